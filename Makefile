@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+# One non-recursive makefile. A module is a directory: its .c files are found, nothing is listed twice.
+#   make                build everything into build/      make V=1          show the commands
+#   make SAN=address    address+undefined sanitizer       make SAN=thread   thread sanitizer
+#   make CC=clang       another compiler                  make O=dir        another output directory
+.DEFAULT_GOAL := all
+.SUFFIXES:
+.DELETE_ON_ERROR:
+SHELL := /bin/bash
+
+VERSION := $(shell cat VERSION)
+REVISION := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+SAN ?=
+V ?= 0
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+O ?= build$(if $(SAN),-$(SAN))$(if $(filter clang%,$(notdir $(CC))),-clang)
+Q := $(if $(filter 1,$(V)),,@)
+say = $(if $(filter 1,$(V)),,@printf '  %-8s %s\n' '$(1)' '$(patsubst $(O)/%,%,$@)';)
+
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wconversion -Werror
+SAN_FLAGS := $(if $(filter address,$(SAN)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined)$(if $(filter thread,$(SAN)),-fsanitize=thread)
+comma := ,
+SAN_FLAGS := $(if $(filter address,$(SAN)),-fsanitize=address$(comma)undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)$(if $(filter thread,$(SAN)),-fsanitize=thread)
+HARDEN := $(if $(SAN),-O1,-O2 -D_FORTIFY_SOURCE=2) -fstack-protector-strong -fPIE $(if $(filter gcc%,$(notdir $(CC))),-fstack-clash-protection)
+CFLAGS ?= -g
+ALL_CFLAGS := -std=gnu17 -D_GNU_SOURCE -D_FILE_OFFSET_BITS=64 -DFUSE_USE_VERSION=312 $(WARN) $(HARDEN) $(SAN_FLAGS) -ffile-prefix-map=$(CURDIR)/= \
+	-I. -I$(O)/gen $(CFLAGS)
+LDFLAGS += -pie -Wl,-z,relro,-z,now -Wl,--as-needed $(SAN_FLAGS)
+
+# ---- libraries of this repository, from the bottom up, and what each links -------------------------------------------
+LIBS := base observe kube csi
+LDLIBS_base := -lcrypto -lpthread
+LDLIBS_observe := -lmicrohttpd
+LDLIBS_kube := -lcurl -ljansson -lyaml
+LDLIBS_csi := -lprotobuf-c -lgrpc_unsecure -lgpr
+NEEDS_base := base
+NEEDS_observe := observe base
+NEEDS_kube := kube base
+NEEDS_csi := csi base
+
+# ---- programs: directory, libraries it needs, further -l -------------------------------------------------------------
+PROGRAMS :=
+define program # name, directories, libs, ldlibs
+PROGRAMS += $(1)
+DIRS_$(1) := $(2)
+NEEDS_$(1) := $(3)
+LDLIBS_$(1) := $(4)
+endef
+-include $(sort $(wildcard */program.mk */*/program.mk))
+
+PROTOS := $(wildcard lib/csi/*.proto)
+GEN_WKT := timestamp wrappers descriptor
+GEN_C := $(PROTOS:lib/csi/%.proto=$(O)/gen/lib/csi/%.pb-c.c) $(O)/gen/google/protobuf/timestamp.pb-c.c $(O)/gen/google/protobuf/wrappers.pb-c.c $(O)/gen/google/protobuf/descriptor.pb-c.c
+GEN_H := $(GEN_C:.c=.h)
+
+src = $(foreach d,$(1),$(wildcard $(d)/*.c))
+obj = $(patsubst %.c,$(O)/%.o,$(call src,$(1)))
+GEN_OBJ := $(GEN_C:%.c=%.o)
+
+LIB_FILES := $(LIBS:%=$(O)/lib%.a)
+# main.c stays out of a program's archive, so that unit tests can link the rest
+program_objs = $(call obj,$(DIRS_$(1)))
+libs_of = $(foreach l,$(1),$(O)/lib$(l).a)
+ldlibs_of = $(foreach l,$(1),$(LDLIBS_$(l)))
+
+.PHONY: all lib
+all: check-deps
+	$(Q)$(MAKE) --no-print-directory programs O=$(O)
+.PHONY: programs
+programs: $(PROGRAMS:%=$(O)/%) $(LIB_FILES)
+lib: $(LIB_FILES)
+
+define lib_rule
+$(O)/lib$(1).a: $(call obj,lib/$(1)) $(if $(filter csi,$(1)),$(GEN_OBJ))
+endef
+$(foreach l,$(LIBS),$(eval $(call lib_rule,$(l))))
+$(LIB_FILES):
+	$(call say,AR)
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+define program_rule
+$(O)/$(1): $(call program_objs,$(1)) $(call libs_of,$(NEEDS_$(1)))
+	$$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -o $$@ $(call program_objs,$(1)) -Wl,--start-group $(call libs_of,$(NEEDS_$(1))) -Wl,--end-group $(call ldlibs_of,$(NEEDS_$(1))) $(LDLIBS_$(1))
+endef
+$(foreach p,$(PROGRAMS),$(eval $(call program_rule,$(p))))
+
+$(O)/%.o: %.c | check-deps
+	$(call say,CC)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+# generated code: its own warnings are not ours to fix
+$(O)/gen/%.o: $(O)/gen/%.c
+	$(call say,CC)
+	$(Q)$(CC) -std=gnu17 -D_GNU_SOURCE $(HARDEN) $(SAN_FLAGS) -I$(O)/gen $(CFLAGS) -w -c -o $@ $<
+$(O)/gen/lib/csi/%.pb-c.c $(O)/gen/lib/csi/%.pb-c.h: lib/csi/%.proto | check-deps
+	$(call say,PROTOC)
+	$(Q)mkdir -p $(O)/gen && protoc-c -I. -I/usr/include --c_out=$(O)/gen $<
+$(O)/gen/google/protobuf/%.pb-c.c $(O)/gen/google/protobuf/%.pb-c.h: | check-deps
+	$(call say,PROTOC)
+	$(Q)mkdir -p $(O)/gen && protoc-c -I/usr/include --c_out=$(O)/gen /usr/include/google/protobuf/$*.proto
+# everything that may include a generated header waits for it
+$(call obj,lib/csi provisioner drivers/hostpath drivers/nfs drivers/common tests/unit/csi tests/unit/provisioner tests/unit/hostpath tests/unit/nfs tests/fakecsi): | $(GEN_H)
+$(O)/lib/base/version.o: ALL_CFLAGS += -DBERTH_VERSION='"$(VERSION)"' -DBERTH_REVISION='"$(REVISION)"'
+$(O)/lib/base/version.o: VERSION
+
+.PHONY: check-deps deps
+check-deps:
+	@scripts/deps.sh check
+deps:
+	@scripts/deps.sh install
+
+# ---- unit tests: every tests/unit/MODULE/test_*.c is a program of its own ---------------------------------------------
+# it links the whole module below test (a library, or a program's objects without main.c) and that module's libraries
+UNIT_SRC := $(wildcard tests/unit/*/test_*.c)
+UNIT_BIN := $(UNIT_SRC:%.c=$(O)/%)
+UNIT_HELP := $(filter-out $(UNIT_SRC),$(wildcard tests/unit/*/*.c))
+program_of_dir = $(strip $(foreach p,$(PROGRAMS),$(if $(filter $(1),$(notdir $(DIRS_$(p)))),$(p))))
+# Usage of the two below: module name = directory below tests/unit
+unit_objs = $(if $(filter $(1),$(LIBS)),,$(filter-out %/main.o,$(foreach p,$(firstword $(call program_of_dir,$(1))),$(call program_objs,$(p)))))
+unit_libs = $(if $(filter $(1),$(LIBS)),$(NEEDS_$(1)),$(NEEDS_$(firstword $(call program_of_dir,$(1)))))
+unit_ld = $(if $(filter $(1),$(LIBS)),,$(LDLIBS_$(firstword $(call program_of_dir,$(1)))))
+define unit_rule # test source
+$(O)/$(basename $(1)): $(O)/$(basename $(1)).o $(patsubst %.c,$(O)/%.o,$(filter $(dir $(1))%,$(UNIT_HELP))) $(call unit_objs,$(notdir $(patsubst %/,%,$(dir $(1))))) $(call libs_of,$(call unit_libs,$(notdir $(patsubst %/,%,$(dir $(1))))))
+	$$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -o $$@ $$(filter %.o,$$^) -Wl,--start-group $(call libs_of,$(call unit_libs,$(notdir $(patsubst %/,%,$(dir $(1)))))) -Wl,--end-group $(call ldlibs_of,$(call unit_libs,$(notdir $(patsubst %/,%,$(dir $(1)))))) $(call unit_ld,$(notdir $(patsubst %/,%,$(dir $(1))))) -lcmocka
+endef
+$(foreach t,$(UNIT_SRC),$(eval $(call unit_rule,$(t))))
+.PHONY: unit unit-build
+unit-build: $(UNIT_BIN)
+unit: unit-build
+	@scripts/run-unit.sh $(UNIT_BIN)
+
+# ---- the two commands ---------------------------------------------------------------------------------------------------
+.PHONY: demo test lint fmt bench install uninstall clean help
+demo: deps
+	@demo/demo.sh
+test: deps
+	@scripts/test.sh
+lint: deps
+	@scripts/lint.sh
+fmt:
+	clang-format -i $$(git ls-files '*.c' '*.h')
+bench: all
+	@bench/run.sh
+PREFIX ?= /usr/local
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin && install -m 0755 $(PROGRAMS:%=$(O)/%) $(DESTDIR)$(PREFIX)/bin
+uninstall:
+	rm -f $(PROGRAMS:%=$(DESTDIR)$(PREFIX)/bin/%)
+clean:
+	rm -rf build build-*
+help:
+	@echo "make            build all programs into build/"
+	@echo "make demo       set up what is missing and watch a claim become a volume (root, Debian 12)"
+	@echo "make test       set up what is missing and run all tests (root, Debian 12)"
+	@echo "make unit       unit tests only, in seconds"
+	@echo "make lint       formatting, cppcheck, clang-tidy, shellcheck"
+	@echo "make fmt        format the sources"
+	@echo "make bench      benchmarks"
+	@echo "make install    into PREFIX=/usr/local (DESTDIR is honoured); make uninstall takes it away"
+	@echo "make clean      remove the build directories"
+	@echo "variables       SAN=address|thread CC=clang V=1 O=dir"
+
+-include $(shell find $(O) -name '*.d' 2>/dev/null)

@@ -1,0 +1,1 @@
+$(eval $(call program,berth-controller,controller,observe kube base,))

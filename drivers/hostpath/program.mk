@@ -1,0 +1,1 @@
+$(eval $(call program,berth-hostpath,drivers/hostpath drivers/common,observe csi base,))

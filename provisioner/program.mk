@@ -1,0 +1,1 @@
+$(eval $(call program,berth-provisioner,provisioner,observe kube csi base,))
