@@ -274,7 +274,7 @@ main() {
     mapfile -t missing < <(missing_binaries etcd etcdctl "${wanted[@]}")
     mapfile -t tools < <(missing_tools)
     if ((${#missing[@]} > 0)); then
-        mapfile -t tools < <(missing_tools dpkg-source:dpkg-dev patch:patch xz:xz-utils make:make)
+        mapfile -t tools < <(missing_tools dpkg-source:dpkg-dev patch:patch xz:xz-utils)
     fi
     if ((${#tools[@]} > 0)) || { ((${#missing[@]} > 0)) && [[ ! -d $downloads ]]; }; then
         run_step "updating package lists" update_package_lists
