@@ -51,6 +51,7 @@ launch() {
     # shellcheck disable=SC2016 # expanded by the inner shell
     env "$(tag "$1")" setsid bash -c 'echo $$ >"$0" && exec "$@"' "$dir/$1.pid" \
         "$KUBERNETES_BIN/$1" "${command[@]}" >>"$dir/$1.log" 2>&1 </dev/null 9>&- &
+    disown # so that bash does not report how it ends
     until [[ -s $dir/$1.pid ]]; do sleep 0.01; done
 }
 
@@ -111,6 +112,12 @@ sign() {
         ${4:+-addext "subjectAltName=$4"} 2>>"$dir/openssl.log"
 }
 
+make_service_account_key() {
+    local key=$dir/pki/service-account
+    openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:prime256v1 -out "$key.key"
+    openssl pkey -in "$key.key" -pubout -out "$key.pub"
+}
+
 make_pki() {
     local names=DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,DNS:kubernetes.default.svc
     local pki=$dir/pki job jobs=()
@@ -118,7 +125,7 @@ make_pki() {
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout "$pki/ca.key" \
         -out "$pki/ca.crt" -days 3650 -subj /CN=berth-test-ca -addext keyUsage=critical,keyCertSign,cRLSign \
         2>>"$dir/openssl.log"
-    openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:prime256v1 -out "$pki/service-account.key" &
+    make_service_account_key &
     jobs+=($!)
     sign "$pki/server" /CN=kubernetes serverAuth "$names,IP:127.0.0.1,IP:10.96.0.1" &
     jobs+=($!)
@@ -186,7 +193,7 @@ write_apiserver_args() {
         --endpoint-reconciler-type=none # it would refuse a loopback address
         --tls-cert-file="$pki/server.crt" --tls-private-key-file="$pki/server.key"
         --client-ca-file="$pki/ca.crt" --authorization-mode="$authorization"
-        --service-account-key-file="$pki/service-account.key"
+        --service-account-key-file="$pki/service-account.pub"
         --service-account-signing-key-file="$pki/service-account.key"
         --service-account-issuer=https://kubernetes.default.svc --service-cluster-ip-range=10.96.0.0/24
         --allow-privileged=true --profiling=false
@@ -370,12 +377,17 @@ kill_program() {
 }
 
 restart_program() {
+    local program
     end "$1"
     launch "$1"
-    wait_ready "$1" || {
-        show_log "$1"
-        exit 1
-    }
+    # The API server's own readiness tells that it has found etcd again.
+    for program in "$1" kube-apiserver; do
+        [[ $program == "$1" ]] || running "$program" || continue
+        wait_ready "$program" || {
+            show_log "$program"
+            exit 1
+        }
+    done
 }
 
 restart() {
@@ -411,7 +423,7 @@ status() {
             any=1 state='not ready'
             if "ready_$program"; then state=ready; else all=0; fi
             printf '%-24s pid %-7d %-9s RSS %d MiB\n' "$program" "$pid" "$state" \
-                "$(awk '/^VmRSS/ { print $2 / 1024 }' "/proc/$pid/status")"
+                "$(awk '/^VmRSS/ { print int($2 / 1024) }' "/proc/$pid/status")"
         else
             all=0
             printf '%-24s does not run\n' "$program"

@@ -125,7 +125,7 @@ download() {
 unpack() {
     local reflect2=vendor/github.com/modern-go/reflect2
     rm -rf "$build"/{toolchain,reflect2,gopath,source}
-    mkdir -p "$build"/{toolchain,tmp,gopath/src/k8s.io}
+    mkdir -p "$build"/{toolchain,gopath/src/k8s.io}
     dpkg -x "$downloads"/golang-1.19-src_*.deb "$build/toolchain"
     dpkg -x "$downloads"/golang-1.19-go_*.deb "$build/toolchain"
     dpkg -x "$downloads"/golang-github-modern-go-reflect2-dev_*.deb "$build/reflect2"
@@ -151,6 +151,8 @@ go_build() {
         flags+=(-X "$v.gitVersion=v$KUBERNETES_VERSION" -X "$v.gitMajor=1" -X "$v.gitMinor=20"
             -X "$v.gitTreeState=clean" -X "$v.gitCommit=debian-$KUBERNETES_VERSION")
     done
+    rm -rf "$build/tmp" # what a killed build has left
+    mkdir "$build/tmp"
     cd "$tree"
     # -mod=vendor fails with this tree on Go 1.19, so GOPATH mode. Without cloud providers the link takes
     # half the memory. No debug information is generated, since -s -w would only drop it again.
