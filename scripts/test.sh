@@ -1,0 +1,61 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Runs every test of the project and prints one line a step, the log of what failed, and last "N passed, N failed".
+#   scripts/test.sh [--only REGEX]     steps whose name matches
+# A step's own last "N passed, N failed" line counts; a step without one counts as one test by its exit status.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+only=${2:-.}
+logs=${TEST_LOGS:-build/test-logs}
+mkdir -p "$logs"
+passed=0 failed=0 skipped=0
+children=()
+cleanup() {
+    local pid
+    for pid in "${children[@]}"; do
+        kill -- "-$pid" 2>/dev/null
+    done
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+# step NAME SECONDS COMMAND...
+step() {
+    local name=$1 limit=$2 log start rc line p f
+    shift 2
+    [[ $name =~ $only ]] || return 0
+    log=$logs/$name.log
+    start=$SECONDS
+    # a session of its own, so that everything the step started can be ended with it
+    setsid timeout --kill-after=30 "$limit" "$@" >"$log" 2>&1 </dev/null &
+    children+=($!)
+    wait $!
+    rc=$?
+    unset 'children[-1]'
+    line=$(grep -aE '^([a-z0-9 .-]+: )?[0-9]+ passed, [0-9]+ failed' "$log" | tail -1)
+    p=0 f=0
+    if [[ $line =~ ([0-9]+)\ passed,\ ([0-9]+)\ failed ]]; then
+        p=${BASH_REMATCH[1]} f=${BASH_REMATCH[2]}
+        [[ $line =~ ([0-9]+)\ skipped ]] && skipped=$((skipped + BASH_REMATCH[1]))
+        [ "$rc" = 0 ] || [ "$f" -gt 0 ] || f=1
+    elif [ "$rc" = 0 ]; then
+        p=1
+    else
+        f=1
+    fi
+    passed=$((passed + p)) failed=$((failed + f))
+    printf '%-28s %5d passed %4d failed  %4d s\n' "$name" "$p" "$f" $((SECONDS - start))
+    grep -aE '^(figure|skipped): ' "$log" | sed 's/^/    /'
+    if [ "$f" -gt 0 ]; then
+        [ "$rc" = 124 ] && echo "    stopped after its limit of $limit s"
+        echo "---- last lines of $log"
+        tail -n "${TEST_TAIL:-80}" "$log"
+        echo "----"
+    fi
+}
+
+started=$SECONDS
+. scripts/test-steps.sh
+echo "took $(((SECONDS - started) / 60)) min $(((SECONDS - started) % 60)) s${skipped:+, $skipped skipped}"
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
