@@ -86,11 +86,14 @@ $(O)/$(1): $(call program_objs,$(1)) $(call libs_of,$(NEEDS_$(1)))
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program_rule,$(p))))
 
-$(O)/%.o: %.c | check-deps
+# a generated header is there before anything that may include one is compiled
+$(O)/%.o: %.c | check-deps $(GEN_H)
 	$(call say,CC)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 # generated code: its own warnings are not ours to fix
+.SECONDARY: $(GEN_C) $(GEN_H)
+$(GEN_OBJ): | $(GEN_H)
 $(O)/gen/%.o: $(O)/gen/%.c
 	$(call say,CC)
 	$(Q)$(CC) -std=gnu17 -D_GNU_SOURCE $(HARDEN) $(SAN_FLAGS) -I$(O)/gen $(CFLAGS) -w -c -o $@ $<
@@ -100,8 +103,6 @@ $(O)/gen/lib/csi/%.pb-c.c $(O)/gen/lib/csi/%.pb-c.h: lib/csi/%.proto | check-dep
 $(O)/gen/google/protobuf/%.pb-c.c $(O)/gen/google/protobuf/%.pb-c.h: | check-deps
 	$(call say,PROTOC)
 	$(Q)mkdir -p $(O)/gen && protoc-c -I/usr/include --c_out=$(O)/gen /usr/include/google/protobuf/$*.proto
-# everything that may include a generated header waits for it
-$(call obj,lib/csi provisioner drivers/hostpath drivers/nfs drivers/common tests/unit/csi tests/unit/provisioner tests/unit/hostpath tests/unit/nfs tests/fakecsi): | $(GEN_H)
 $(O)/lib/base/version.o: ALL_CFLAGS += -DBERTH_VERSION='"$(VERSION)"' -DBERTH_REVISION='"$(REVISION)"'
 $(O)/lib/base/version.o: VERSION
 
