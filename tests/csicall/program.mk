@@ -1,0 +1,1 @@
+$(eval $(call program,csi-call,tests/csicall,csi base,-ljansson))
