@@ -110,7 +110,7 @@ $(O)/lib/base/version.o: VERSION
 check-deps:
 	@scripts/deps.sh check
 deps:
-	@scripts/deps.sh install
+	@scripts/deps.sh install test
 
 # ---- unit tests: every tests/unit/MODULE/test_*.c is a program of its own ---------------------------------------------
 # it links the whole module below test (a library, or a program's objects without main.c) and that module's libraries

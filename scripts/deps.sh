@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# deps.sh check    says which Debian packages the build misses and the one command that installs them
-# deps.sh install  installs them (root; only when something is missing)
+# deps.sh check          says which Debian packages the build misses and the one command that installs them
+# deps.sh install [test] installs them (root; only when something is missing), with `test` also what tests and demo need
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -14,7 +14,7 @@ while read -r probe package _; do
     -*) command -v "${probe#-}" >/dev/null ;;
     *) [ -n "$has_pkg_config" ] && pkg-config --exists "$probe" ;;
     esac || missing+=("$package")
-done <packages.txt
+done < <(cat packages.txt ${2:+packages-$2.txt})
 
 [ ${#missing[@]} -gt 0 ] || exit 0
 case ${1:-check} in
