@@ -2,8 +2,8 @@
 /*
  * Logging as Kubernetes programs do it: klog's text form
  *     I1129 19:21:23.123456   12345 claim.c:120] "Bound claim" claim="default/data" volume="pv-1"
- * or one JSON object a line (--logging-format=json). Messages are fixed phrases starting with a capital; what varies goes
- * into key/value pairs. Secrets are never passed here. Values are quoted and escaped, long ones cut at 16 KiB.
+ * or one JSON object a line (--logging-format=json). Messages are fixed phrases starting with a capital; what varies
+ * goes into key/value pairs. Secrets are never passed here. Values are quoted and escaped, long ones cut at 16 KiB.
  */
 #ifndef BERTH_BASE_LOG_H
 #define BERTH_BASE_LOG_H
@@ -61,27 +61,33 @@ static inline struct log_kv kv_err(const struct err *err) /* key "err" */
 #define log_info(...) LOG_AT_(LOG_LEVEL_INFO, __VA_ARGS__, (struct log_kv){.key = NULL})
 #define log_warn(...) LOG_AT_(LOG_LEVEL_WARNING, __VA_ARGS__, (struct log_kv){.key = NULL})
 #define log_error(...) LOG_AT_(LOG_LEVEL_ERROR, __VA_ARGS__, (struct log_kv){.key = NULL})
-/* Only when the verbosity of this source file (-v, --vmodule) is at least `verbosity`; arguments are not evaluated else. */
+/* Only when the verbosity of this source file (-v, --vmodule) is at least `verbosity`; arguments are not evaluated
+ * else. */
 #define log_v(verbosity, ...)                                                                                          \
     do {                                                                                                               \
         if (log_enabled((verbosity), __FILE__))                                                                        \
-            LOG_AT_(LOG_LEVEL_INFO, __VA_ARGS__, (struct log_kv){.key = NULL});                                        \
+            LOG_V_((verbosity), __VA_ARGS__, (struct log_kv){.key = NULL});                                            \
     } while (0)
 #define LOG_AT_(level, message, ...)                                                                                   \
     log_write((level), __FILE__, __LINE__, (message), (const struct log_kv[]){__VA_ARGS__})
+#define LOG_V_(verbosity, message, ...)                                                                                \
+    log_write_v((verbosity), __FILE__, __LINE__, (message), (const struct log_kv[]){__VA_ARGS__})
 
 bool log_enabled(int verbosity, const char *file);
 void log_write(enum log_level level, const char *file, int line, const char *message, const struct log_kv *pairs);
+/* An info line that names its verbosity in the JSON form. */
+void log_write_v(int verbosity, const char *file, int line, const char *message, const struct log_kv *pairs);
 
 enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
 struct log_options {
-    int verbosity;            /* -v */
-    const char *vmodule;      /* "claim=4,client=6": file name patterns without ".c"; NULL or "" for none */
+    int verbosity;       /* -v */
+    const char *vmodule; /* "claim=4,client=6": file name patterns without ".c"; NULL or "" for none */
     enum log_format format;
 };
 /* Once, at the start of main. Fails on a malformed vmodule. Logs go to stderr, one write(2) a line. */
 int log_setup(const struct log_options *options, struct err *err);
-/* For tests: lines go to this function instead of stderr; NULL restores. */
+/* For tests: lines (each with its newline, and NUL-terminated) go to this function instead of stderr, one at a time;
+ * NULL restores. The function must not log. */
 void log_set_sink(void (*sink)(void *arg, const char *line, size_t len), void *arg);
 
 #endif

@@ -178,22 +178,31 @@ static size_t utf8_lead(unsigned char lead, unsigned char *low, unsigned char *h
     return 0;
 }
 
-bool str_is_utf8(const char *text, size_t len)
+size_t str_utf8_sequence(const char *text, size_t len)
 {
     const unsigned char *bytes = (const unsigned char *)text;
-    size_t i = 0;
-    while (i < len) {
-        unsigned char low = 0;
-        unsigned char high = 0;
-        size_t sequence = utf8_lead(bytes[i], &low, &high);
-        if (bytes[i] == 0 || sequence == 0 || sequence > len - i)
+    unsigned char low = 0;
+    unsigned char high = 0;
+    if (len == 0 || bytes[0] == 0)
+        return 0;
+    size_t sequence = utf8_lead(bytes[0], &low, &high);
+    if (sequence > len)
+        return 0;
+    for (size_t i = 1; i < sequence; i++) {
+        if (bytes[i] < low || bytes[i] > high)
+            return 0;
+        low = 0x80;
+        high = 0xbf;
+    }
+    return sequence;
+}
+
+bool str_is_utf8(const char *text, size_t len)
+{
+    for (size_t i = 0; i < len;) {
+        size_t sequence = str_utf8_sequence(text + i, len - i);
+        if (sequence == 0)
             return false;
-        for (size_t j = 1; j < sequence; j++) {
-            if (bytes[i + j] < low || bytes[i + j] > high)
-                return false;
-            low = 0x80;
-            high = 0xbf;
-        }
         i += sequence;
     }
     return true;

@@ -23,10 +23,10 @@ void str_add_char(struct str *str, char c);
 void str_addf(struct str *str, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void str_vaddf(struct str *str, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
 void str_reserve(struct str *str, size_t extra);
-void str_reset(struct str *str);              /* len = 0, memory kept */
-void str_consume(struct str *str, size_t n);  /* drops the first n bytes */
-char *str_take(struct str *str);              /* the text ("" when empty), owned by the caller; str becomes empty */
-const char *str_text(const struct str *str);  /* never NULL */
+void str_reset(struct str *str);             /* len = 0, memory kept */
+void str_consume(struct str *str, size_t n); /* drops the first n bytes */
+char *str_take(struct str *str);             /* the text ("" when empty), owned by the caller; str becomes empty */
+const char *str_text(const struct str *str); /* never NULL */
 
 /* A list of owned strings. */
 struct strv {
@@ -36,8 +36,8 @@ struct strv {
 };
 void strv_free(struct strv *list);
 #define auto_strv __attribute__((cleanup(strv_free)))
-void strv_add(struct strv *list, const char *text);    /* copies */
-void strv_add_take(struct strv *list, char *text);     /* takes ownership */
+void strv_add(struct strv *list, const char *text); /* copies */
+void strv_add_take(struct strv *list, char *text);  /* takes ownership */
 bool strv_contains(const struct strv *list, const char *text);
 bool strv_remove(struct strv *list, const char *text); /* keeps the order of the others; true when it was there */
 void strv_sort(struct strv *list);
@@ -58,8 +58,13 @@ bool str_ends(const char *text, const char *suffix);
 /* Whole decimal numbers; false on anything else, also on overflow. */
 bool str_parse_u64(const char *text, uint64_t *value);
 bool str_parse_i64(const char *text, int64_t *value);
+/* Adds the shortest decimal that reads back as the same number, in the form Go programs and Prometheus print: 0.005,
+ * 1e-08, 1e+06, +Inf, NaN. */
+void str_add_double(struct str *str, double value);
 /* Valid UTF-8 without NUL (proto3 strings must be). */
 bool str_is_utf8(const char *text, size_t len);
+/* Length of the valid UTF-8 sequence at the start of a text; 0 when there is none (also at its end and at a NUL). */
+size_t str_utf8_sequence(const char *text, size_t len);
 /* Edit distance (insert, delete, replace, swap of neighbours), for "did you mean". */
 size_t str_distance(const char *a, const char *b);
 
