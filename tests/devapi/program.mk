@@ -1,0 +1,1 @@
+$(eval $(call program,berth-devapi,tests/devapi,base,-lmicrohttpd -ljansson))
