@@ -84,8 +84,11 @@ admin_curl() {
         --cert "$dir/pki/admin.crt" --key "$dir/pki/admin.key" "$@"
 }
 
-# kube-apiserver tries etcd's port only once a second, so it is started when that port is open.
-ready_etcd() { (: >"/dev/tcp/127.0.0.1/$ETCD_PORT") 2>/dev/null; }
+# Asked with its certificate: somebody else's server on a port that we have lost is not ours.
+ready_etcd() {
+    curl -sf --max-time 2 -o /dev/null --cacert "$dir/pki/etcd.crt" --cert "$dir/pki/etcd.crt" \
+        --key "$dir/pki/etcd.key" "https://127.0.0.1:$ETCD_PORT/health"
+}
 ready_kube-apiserver() { admin_curl "https://127.0.0.1:$API_PORT/readyz"; }
 ready_kube-controller-manager() { admin_curl "https://127.0.0.1:$KCM_PORT/healthz"; }
 
@@ -279,7 +282,7 @@ try_start() {
     make_pki # while etcd starts
     write_kubeconfig "$(certificate_credentials "$dir/pki/admin")" >"$dir/kubeconfig"
     write_apiserver_args
-    wait_ready etcd || return 0
+    wait_ready etcd || return 0 # kube-apiserver tries etcd only once a second
     failed=kube-apiserver
     launch kube-apiserver
     wait_ready kube-apiserver || return 0

@@ -240,7 +240,8 @@ missing_tools() {
     done
 }
 
-# lock: other setups of the same version wait; they find everything done when their turn comes
+# lock: other setups of the same version wait; they find everything done when their turn comes.
+# A step inherits the lock, so nobody builds in the same place while one outlives a killed setup.
 lock() {
     local begin=$SECONDS
     exec 9>"$KUBERNETES_HOME/lock"
@@ -268,13 +269,15 @@ main() {
     ((EUID == 0)) || die "must be root to build (binaries missing in $KUBERNETES_BIN)"
     mkdir -p "$KUBERNETES_HOME"
     lock
-    : >"$log"
     trap end_step EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM HUP
 
     mapfile -t missing < <(missing_binaries etcd etcdctl "${wanted[@]}")
     mapfile -t tools < <(missing_tools)
+    if ((${#missing[@]} + ${#tools[@]} > 0)); then
+        : >"$log" # not before we know that there is something to do: another setup's log may be in it
+    fi
     if ((${#missing[@]} > 0)); then
         mapfile -t tools < <(missing_tools dpkg-source:dpkg-dev patch:patch xz:xz-utils)
     fi
