@@ -423,9 +423,10 @@ static void test_one_worker_is_both(void **state)
     crew_wait(&crew, 3);
     assert_true(clock_fake_wait_for_waiters(f->clock, 1));
     clock_fake_advance(f->clock, 10 * CLOCK_MS);
-    crew_wait(&crew, 4);
+    crew_wait(&crew, 5); /* k1 for the third time, k2 for the second */
     crew_end(&crew);
     assert_int_equal(kube_queue_failures(f->queue, "k1"), 0);
+    assert_int_equal(atomic_load(&crew.runs[2]), 2);
 }
 
 static void test_shut_down(void **state)
