@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Command lines from a table: parsing, --help, the "did you mean" of an unknown flag and the reference in docs/ all come
- * from it. `--name=value`, `--name value`, `-name` (one dash as Go programs accept it); a boolean may stand alone. The last
- * occurrence wins. `_` and `-` are the same in names, as in Kubernetes.
+ * Command lines from a table: parsing, --help, the "did you mean" of an unknown flag and the reference in docs/ all
+ * come from it. `--name=value`, `--name value`, `-name` (one dash as Go programs accept it); a boolean may stand alone.
+ * The last occurrence wins. `_` and `-` are the same in names, as in Kubernetes.
  */
 #ifndef BERTH_BASE_FLAG_H
 #define BERTH_BASE_FLAG_H
@@ -16,18 +16,19 @@
 #include <stdio.h>
 
 enum flag_type {
-    FLAG_BOOL,     /* bool */
-    FLAG_INT,      /* int64_t */
-    FLAG_DOUBLE,   /* double */
-    FLAG_STRING,   /* const char *: points into argv or at the default */
-    FLAG_DURATION, /* int64_t nanoseconds, Go's syntax */
-    FLAG_LIST,     /* struct strv: may be repeated, every occurrence adds one */
-    FLAG_IGNORED,  /* accepted with any or no value, does nothing here; help says why. Parsing logs one line. */
+    FLAG_BOOL,         /* bool */
+    FLAG_INT,          /* int64_t */
+    FLAG_DOUBLE,       /* double */
+    FLAG_STRING,       /* const char *: points into argv or at the default */
+    FLAG_DURATION,     /* int64_t nanoseconds, Go's syntax */
+    FLAG_LIST,         /* struct strv: may be repeated, every occurrence adds one */
+    FLAG_IGNORED,      /* accepted with any or no value, does nothing here; help says why. Parsing logs one line
+                        * (in programs with LOG_FLAGS flag_log_setup does, since the format is known then). */
     FLAG_IGNORED_BOOL, /* the same for a flag that takes no separate value */
 };
 
 struct flag {
-    const char *name;          /* without dashes */
+    const char *name; /* without dashes */
     enum flag_type type;
     const char *default_value; /* in flag syntax; NULL = false, 0, "" */
     const char *group;         /* heading in --help, e.g. "Leader election" */
@@ -38,9 +39,9 @@ struct flag {
 };
 
 struct flag_program {
-    const char *name;          /* "berth-controller" */
-    const char *summary;       /* first line of --help */
-    const char *usage;         /* e.g. "[flags]" */
+    const char *name;    /* "berth-controller" */
+    const char *summary; /* first line of --help */
+    const char *usage;   /* e.g. "[flags]" */
     const struct flag *flags;
     size_t count;
 };
@@ -50,14 +51,15 @@ enum flag_result {
     FLAG_EXIT,  /* --help, --version or --help-markdown was served on stdout: exit 0 */
     FLAG_USAGE, /* bad command line, explained on stderr with the nearest known flag: exit 2 */
 };
-/* Sets the defaults in *options, then what argv says. Arguments that are no flags go to `rest` (NULL = they are an error).
+/* Sets the defaults in *options, then what argv says. Arguments that are no flags go to `rest` (NULL = they are an
+ * error).
  * --help, --help-markdown and --version are built in. */
 enum flag_result flag_parse(const struct flag_program *program, int argc, char **argv, void *options,
                             struct strv *rest);
 /* The same for one value, e.g. from an environment variable. */
 int flag_set(const struct flag_program *program, void *options, const char *name, const char *value, struct err *err);
-/* Whether the command line named this flag (after flag_parse, same options struct must have been used): the parser keeps a
- * bitmap for the process that called flag_parse last, so this is for main only. */
+/* Whether the command line named this flag (after flag_parse, same options struct must have been used): the parser
+ * keeps a bitmap for the process that called flag_parse last, so this is for main only. */
 bool flag_was_set(const char *name);
 void flag_print_help(const struct flag_program *program, FILE *out);
 void flag_print_markdown(const struct flag_program *program, FILE *out);
@@ -66,9 +68,9 @@ void flag_free(const struct flag_program *program, void *options); /* frees FLAG
 /* Go-style feature gates: "A=true,B=false". `known` ends with a NULL name. Unknown gate or bad value: error. */
 struct flag_gate {
     const char *name;
-    bool value;     /* default, then the parsed value */
-    bool set;       /* named on the command line */
-    char stage;     /* 'a' alpha, 'b' beta, 'g' GA: for AllAlpha and AllBeta */
+    bool value; /* default, then the parsed value */
+    bool set;   /* named on the command line */
+    char stage; /* 'a' alpha, 'b' beta, 'g' GA: for AllAlpha and AllBeta */
 };
 int flag_parse_gates(const char *text, struct flag_gate *known, struct err *err);
 
@@ -84,9 +86,16 @@ struct flag_log {
     const char *format;
 };
 #define LOG_FLAGS(options, member)                                                                                     \
-    {.name = "v", .type = FLAG_INT, .default_value = "0", .group = "Logging", .short_name = 'v',                       \
-     .help = "Number for the log level verbosity.", .offset = offsetof(options, member.verbosity)},                    \
-        {.name = "vmodule", .type = FLAG_STRING, .group = "Logging",                                                   \
+    {.name = "v",                                                                                                      \
+     .type = FLAG_INT,                                                                                                 \
+     .default_value = "0",                                                                                             \
+     .group = "Logging",                                                                                               \
+     .short_name = 'v',                                                                                                \
+     .help = "Number for the log level verbosity.",                                                                    \
+     .offset = offsetof(options, member.verbosity)},                                                                   \
+        {.name = "vmodule",                                                                                            \
+         .type = FLAG_STRING,                                                                                          \
+         .group = "Logging",                                                                                           \
          .help = "Comma-separated list of pattern=N settings for the verbosity of single source files.",               \
          .offset = offsetof(options, member.vmodule)},                                                                 \
     {                                                                                                                  \
