@@ -85,7 +85,10 @@ struct kube_object {
     uint32_t size; /* bytes of the whole block */
     struct kube_meta meta;
 };
-/* Checks name, uid, resourceVersion and the kind's own fields; malformed objects are an error naming the field. */
+/* An error, naming object and field, when the JSON is of another kind, has no usable name or a resourceVersion that is
+ * not decimal, or when a field that we read has the wrong JSON type. An object that was not created yet may lack uid,
+ * resourceVersion and creation time. A quantity or a time that cannot be understood is no error but absent (has_… is
+ * false), so that one odd value does not hide an object; so are unknown fields and enum values. */
 struct kube_object *kube_object_decode(const struct kube_kind *kind, const json_t *json,
                                        const struct kube_decode_options *options, struct err *err);
 struct kube_object *kube_object_ref(struct kube_object *object); /* NULL is fine */
@@ -167,7 +170,7 @@ struct kube_claim {
     const char *attributes_class; /* nullable */
     struct kube_strings access_modes;
     bool has_request;
-    struct kube_quantity request; /* resources.requests.storage; 0 when absent */
+    struct kube_quantity request; /* resources.requests.storage; 0 when absent, the largest when unreadable */
     const char *request_text;     /* as written, "0" when absent */
     bool has_selector;
     struct kube_selector selector;
@@ -244,7 +247,7 @@ struct kube_event {
  */
 struct kube_secret {
     struct kube_object object;
-    struct kube_pairs data; /* text values; binary ones with NUL are an error when used as strings */
+    struct kube_pairs data; /* text; a value that holds a NUL byte or is no base64 is an error of the decoder */
 };
 struct kube_attributes_class {
     struct kube_object object;

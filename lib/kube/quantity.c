@@ -8,7 +8,7 @@
 
 #define NANO_PER_UNIT ((__int128)1000000000)
 #define NANO_DIGITS 9
-#define MAGNITUDE_MAX (((unsigned __int128)1 << 127) - 1)
+#define MAGNITUDE_MAX ((unsigned __int128)KUBE_QUANTITY_NANO_MAX)
 /* Far beyond what 128 bits can tell apart, so that adding a text's length to it cannot overflow. */
 #define EXPONENT_MAX ((int64_t)1 << 40)
 

@@ -15,6 +15,8 @@
 struct kube_quantity {
     __int128 nano;
 };
+/* What larger values saturate at (and, negated, smaller ones). */
+#define KUBE_QUANTITY_NANO_MAX ((__int128)(((unsigned __int128)1 << 127) - 1))
 
 int kube_quantity_parse(const char *text, struct kube_quantity *quantity, struct err *err);
 /* <0, 0, >0 */
