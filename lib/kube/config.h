@@ -8,6 +8,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/err.h"
+#include "lib/base/str.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,8 +33,11 @@ struct kube_config {
     char *token, *token_file; /* a token file is read again when it changes (rotating service account tokens) */
     char *username, *password;
     char *impersonate_user;
-    char *namespace_;       /* of the context, or of the service account; "default" when none is given */
-    struct kube_exec *exec; /* exec credential plugin, NULL when none */
+    struct strv impersonate_headers;      /* as-groups, as-uid, as-user-extra as lines: "Impersonate-Group: auditors" */
+    char *namespace_;                     /* of the context, or of the service account; "default" when none is given */
+    struct kube_exec *exec;               /* exec credential plugin, NULL when none */
+    struct kube_credentials *credentials; /* what kube_config_credential remembers; NULL in a config made by hand, which
+                                             then may only have a fixed token, token file or certificate */
 };
 /* No kubeconfig given anywhere: in-cluster (KUBERNETES_SERVICE_HOST/PORT and the service account files). */
 int kube_config_load(const struct kube_config_options *options, struct kube_config **config, struct err *err);
