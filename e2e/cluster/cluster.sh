@@ -47,7 +47,7 @@ launch() {
     mapfile -t command <"$dir/$1.args"
     rm -f "$dir/$1.pid"
     # The process itself records its pid before it becomes PROGRAM: whenever we die, `stop` finds it.
-    # It must not inherit the lock, and a session of its own keeps a terminal's ^C away from it.
+    # It must not inherit the lock, and setsid keeps a terminal's ^C away from it.
     # shellcheck disable=SC2016 # expanded by the inner shell
     env "$(tag "$1")" setsid bash -c 'echo $$ >"$0" && exec "$@"' "$dir/$1.pid" \
         "$KUBERNETES_BIN/$1" "${command[@]}" >>"$dir/$1.log" 2>&1 </dev/null 9>&- &

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Self-test of this directory, and an example of its use. About 30 s once setup.sh has built everything.
+# Self-test of this directory, and an example of its use. About 20 s once setup.sh has built everything.
 
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
