@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The small HTTP server for /metrics, /healthz, /readyz and /healthz/leader-election (libmicrohttpd, one internal thread).
- * Checks are named callbacks; `/healthz?verbose` and `/readyz?verbose` list them as the API server does, and a failing
- * answer (500) names what is missing.
+ * The small HTTP server for /metrics, /healthz, /readyz and /healthz/leader-election (libmicrohttpd, one internal
+ * thread). Checks are named callbacks; `/healthz?verbose` and `/readyz?verbose` list them as the API server does, and a
+ * failing answer (500) names what is missing.
  */
 #ifndef BERTH_OBSERVE_HTTP_H
 #define BERTH_OBSERVE_HTTP_H
