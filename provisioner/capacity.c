@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "provisioner/capacity.h"
+
+#include "lib/base/mem.h"
+
+#include <stdio.h>
+
+#define MANAGER "external-provisioner"
+#define LABEL_MAX 63 /* of a label value, as the API server checks it */
+
+char *capacity_managed_by(const struct provision_config *config)
+{
+    if (!config->node_deployment)
+        return mem_strdup(MANAGER);
+    auto_free char *full = mem_printf(MANAGER "-%s", config->node_name);
+    if (strlen(full) <= LABEL_MAX)
+        return mem_take(full);
+    /* "-" and eight hex digits of the whole name keep two long node names apart */
+    return mem_printf("%.*s-%08x", LABEL_MAX - 9, full, str_fnv1a(config->node_name));
+}
+
+bool capacity_class_is_eligible(const struct provision_config *config, const struct kube_class *class_,
+                                bool immediate_too)
+{
+    if (!str_eq(class_->provisioner, config->driver_name) &&
+        !(config->migrated_plugin != NULL && str_eq(class_->provisioner, config->migrated_plugin)))
+        return false;
+    return immediate_too || class_->binding_mode == NULL || !str_eq(class_->binding_mode, "Immediate");
+}
+
+json_t *capacity_build(const struct provision_config *config, const char *namespace_, const char *class_name,
+                       const json_t *segment, int64_t capacity, int64_t maximum, const struct kube_owner *owner,
+                       const char *api_version)
+{
+    char text[KUBE_QUANTITY_TEXT_SIZE];
+    auto_free char *manager = capacity_managed_by(config);
+    json_t *metadata =
+        json_pack("{s:s, s:s, s:{s:s, s:s}}", "generateName", "csisc-", "namespace", namespace_, "labels",
+                  "csi.storage.k8s.io/drivername", config->driver_name, "csi.storage.k8s.io/managed-by", manager);
+    if (owner != NULL)
+        json_object_set_new(metadata, "ownerReferences",
+                            json_pack("[{s:s, s:s, s:s, s:s, s:b}]", "apiVersion", owner->api_version, "kind",
+                                      owner->kind, "name", owner->name, "uid", owner->uid, "controller", 1));
+    json_t *object =
+        json_pack("{s:s, s:s, s:o, s:s, s:{s:O}, s:s}", "apiVersion", api_version, "kind", "CSIStorageCapacity",
+                  "metadata", metadata, "storageClassName", class_name, "nodeTopology", "matchLabels", segment,
+                  "capacity", kube_quantity_format_bytes(capacity, text));
+    if (maximum >= 0)
+        json_object_set_new(object, "maximumVolumeSize", json_string(kube_quantity_format_bytes(maximum, text)));
+    return object;
+}
