@@ -165,7 +165,7 @@ def test_compaction(sort):
         s.create_class()
         s.create_claim("before")
         wait_for("the first claim to be bound", lambda: s.phase("before") == "Bound")
-        audit = os.path.join(s.server.directory, "log", "audit.log")
+        audit = os.path.join(s.server.directory, "audit.log")
         marker = os.path.getsize(audit)
         s.server.cluster("compact", s.server.directory)
         wait_for("the API server", lambda: s.api.list("namespace"), 60)
