@@ -58,6 +58,9 @@ void kube_store_remove(struct kube_store *store, const char *namespace_, const c
  * removed. */
 void kube_store_relist_begin(struct kube_store *store);
 void kube_store_relist_finish(struct kube_store *store, uint64_t resource_version);
+/* The same for the list of a server whose history was reset (its database was restored from a backup), so that versions
+ * seen before mean nothing: the store becomes what the list said, also where it goes back. */
+void kube_store_relist_finish_reset(struct kube_store *store, uint64_t resource_version);
 void kube_store_relist_abort(struct kube_store *store); /* the list broke off: nothing is removed */
 
 #endif
