@@ -48,8 +48,12 @@ size_t kube_store_count(struct kube_store *store, int index,
 /* Visits all without copying references; same rules as a listener. `visit` returns false to stop. */
 void kube_store_each(struct kube_store *store, bool (*visit)(void *arg, const struct kube_object *object), void *arg);
 
-/* Takes its own reference. False when the stored one is newer (then nothing happened). */
+/* From a list or a watch. Takes its own reference. False when the stored one is newer, or when the object is known to
+ * be gone: its uid was removed at that version or a later one (the last 4096 removals are remembered), or it is not in
+ * the store although the last complete list is at least as new. Then nothing happened. */
 bool kube_store_put(struct kube_store *store, struct kube_object *object);
+/* From the reply to a write or a live GET: the same, but while a list runs it does not count as one of its items. */
+bool kube_store_put_reply(struct kube_store *store, struct kube_object *object);
 /* A deletion at resource_version of the object with that uid ("" = whichever). Ignored when the stored object is
  * another or newer one. */
 void kube_store_remove(struct kube_store *store, const char *namespace_, const char *name, const char *uid,

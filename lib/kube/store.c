@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/kube/store.h"
+
+#include "lib/base/mem.h"
+#include "lib/kube/store_private.h"
+
+#include <pthread.h>
+
+/* Deletions that are remembered: as many as may happen while the reply to one of our writes is on its way. */
+#define GRAVES_MAX 4096
+
+struct listener {
+    kube_store_listener call;
+    void *arg;
+};
+
+struct grave {
+    uint64_t uid_hash;
+    uint64_t version;
+};
+
+struct kube_store {
+    const struct kube_kind *kind;
+    pthread_mutex_t mutex;
+    struct store_table table;
+    struct store_index *indexes;
+    size_t index_count;
+    struct listener *listeners;
+    size_t listener_count;
+    struct grave *graves; /* a ring once it is full */
+    size_t grave_count, grave_cap, grave_next;
+    uint64_t listed; /* resourceVersion of the last complete list */
+    uint32_t relist; /* number of the running or last list */
+    bool relisting;
+};
+
+struct kube_store *kube_store_new(const struct kube_kind *kind)
+{
+    struct kube_store *store = mem_new(struct kube_store);
+    store->kind = kind;
+    pthread_mutex_init(&store->mutex, NULL);
+    store_table_init(&store->table);
+    return store;
+}
+
+void kube_store_free(struct kube_store *store)
+{
+    if (store == NULL)
+        return;
+    for (size_t i = 0; i < store->table.slot_count; i++)
+        kube_object_unref(store->table.slots[i].object);
+    for (size_t i = 0; i < store->index_count; i++)
+        store_index_free(&store->indexes[i]);
+    store_table_free(&store->table);
+    pthread_mutex_destroy(&store->mutex);
+    free(store->indexes);
+    free(store->listeners);
+    free(store->graves);
+    free(store);
+}
+
+const struct kube_kind *kube_store_kind(const struct kube_store *store)
+{
+    return store->kind;
+}
+
+static void unlock(pthread_mutex_t *const *mutex)
+{
+    pthread_mutex_unlock(*mutex);
+}
+/* Held until the end of the scope. */
+#define HOLD(store)                                                                                                    \
+    pthread_mutex_t *const held __attribute__((cleanup(unlock), unused)) = &(store)->mutex;                            \
+    pthread_mutex_lock(held)
+
+void kube_store_listen(struct kube_store *store, kube_store_listener listener, void *arg)
+{
+    HOLD(store);
+    store->listeners = mem_realloc_array(store->listeners, store->listener_count + 1, sizeof(*store->listeners));
+    store->listeners[store->listener_count++] = (struct listener){.call = listener, .arg = arg};
+}
+
+int kube_store_add_index(struct kube_store *store, kube_store_index_fn keys)
+{
+    HOLD(store);
+    store->indexes = mem_realloc_array(store->indexes, store->index_count + 1, sizeof(*store->indexes));
+    store_index_init(&store->indexes[store->index_count], keys);
+    return (int)store->index_count++;
+}
+
+struct kube_object *kube_store_get(struct kube_store *store, const char *namespace_, const char *name)
+{
+    HOLD(store);
+    struct store_slot *slot = store_table_find(&store->table, namespace_ != NULL ? namespace_ : "", name);
+    return slot != NULL ? kube_object_ref(slot->object) : NULL;
+}
+
+struct kube_object *kube_store_get_key(struct kube_store *store, const char *key)
+{
+    auto_free char *namespace_ = NULL;
+    auto_free char *name = NULL;
+    kube_key_split(key, &namespace_, &name);
+    return kube_store_get(store, namespace_, name);
+}
+
+size_t kube_store_len(struct kube_store *store)
+{
+    HOLD(store);
+    return store->table.len;
+}
+
+void kube_object_list_add(struct kube_object_list *list, struct kube_object *object)
+{
+    if (list->len == list->cap) {
+        list->cap = list->cap > 0 ? list->cap * 2 : 16;
+        list->items = mem_realloc_array(list->items, list->cap, sizeof(*list->items));
+    }
+    list->items[list->len++] = object;
+}
+
+void kube_object_list_free(struct kube_object_list *list)
+{
+    if (list == NULL)
+        return;
+    for (size_t i = 0; i < list->len; i++)
+        kube_object_unref(list->items[i]);
+    free(list->items);
+    *list = (struct kube_object_list){0};
+}
+
+void kube_store_list(struct kube_store *store, struct kube_object_list *list)
+{
+    HOLD(store);
+    for (size_t i = 0; i < store->table.slot_count; i++) {
+        if (store->table.slots[i].object != NULL)
+            kube_object_list_add(list, kube_object_ref(store->table.slots[i].object));
+    }
+}
+
+static const struct store_bucket *find_bucket(const struct kube_store *store, int index, const char *key)
+{
+    if (index < 0 || (size_t)index >= store->index_count)
+        return NULL;
+    return store_index_find(&store->indexes[index], key);
+}
+
+void kube_store_find(struct kube_store *store, int index, const char *key, struct kube_object_list *list)
+{
+    HOLD(store);
+    const struct store_bucket *bucket = find_bucket(store, index, key);
+    for (uint32_t i = 0; bucket != NULL && i < bucket->len; i++)
+        kube_object_list_add(list, kube_object_ref(bucket->objects[i]));
+}
+
+size_t kube_store_count(struct kube_store *store, int index, const char *key)
+{
+    HOLD(store);
+    const struct store_bucket *bucket = find_bucket(store, index, key);
+    return bucket != NULL ? bucket->len : 0;
+}
+
+void kube_store_each(struct kube_store *store, bool (*visit)(void *arg, const struct kube_object *object), void *arg)
+{
+    HOLD(store);
+    for (size_t i = 0; i < store->table.slot_count; i++) {
+        const struct kube_object *object = store->table.slots[i].object;
+        if (object != NULL && !visit(arg, object))
+            return;
+    }
+}
+
+/* The hash stands for the uid: with a secret seed two of them meet once in 2^64. */
+static uint64_t hash_uid(const struct kube_store *store, const char *uid)
+{
+    return store_table_hash(&store->table, "", uid);
+}
+
+static void bury(struct kube_store *store, const char *uid, uint64_t version)
+{
+    if (*uid == '\0')
+        return;
+    if (store->grave_count == store->grave_cap && store->grave_cap < GRAVES_MAX) {
+        store->grave_cap = store->grave_cap > 0 ? store->grave_cap * 2 : 64;
+        store->graves = mem_realloc_array(store->graves, store->grave_cap, sizeof(*store->graves));
+    }
+    store->graves[store->grave_next] = (struct grave){.uid_hash = hash_uid(store, uid), .version = version};
+    if (store->grave_count < store->grave_cap)
+        store->grave_count++;
+    store->grave_next = (store->grave_next + 1) % GRAVES_MAX;
+}
+
+static bool is_buried(const struct kube_store *store, const struct kube_meta *meta)
+{
+    if (store->grave_count == 0 || *meta->uid == '\0')
+        return false;
+    uint64_t hash = hash_uid(store, meta->uid);
+    for (size_t i = 0; i < store->grave_count; i++) {
+        if (store->graves[i].uid_hash == hash && meta->resource_version <= store->graves[i].version)
+            return true;
+    }
+    return false;
+}
+
+static void announce(struct kube_store *store, struct kube_object *old, struct kube_object *new_)
+{
+    for (size_t i = 0; i < store->index_count; i++)
+        store_index_update(&store->indexes[i], old, new_);
+    for (size_t i = 0; i < store->listener_count; i++)
+        store->listeners[i].call(store->listeners[i].arg, old, new_);
+}
+
+/* Whether we know already that this object, which is not in the store, is gone. A complete list knows of everything
+ * that existed at its version; only a running list tells of things below that once more. */
+static bool is_gone(const struct kube_store *store, const struct kube_meta *meta, bool listed)
+{
+    if (is_buried(store, meta))
+        return true;
+    return !listed && meta->resource_version != 0 && meta->resource_version <= store->listed;
+}
+
+static bool put(struct kube_store *store, struct kube_object *object, bool reply)
+{
+    auto_unref struct kube_object *old = NULL; /* dropped after the lock */
+    HOLD(store);
+    const struct kube_meta *meta = &object->meta;
+    bool listed = store->relisting && !reply;
+    struct store_slot *slot = store_table_find(&store->table, meta->namespace_, meta->name);
+    if (slot == NULL) {
+        if (is_gone(store, meta, listed))
+            return false;
+        slot = store_table_insert(&store->table, kube_object_ref(object));
+        slot->relist = listed ? store->relist : store->relist - 1;
+        announce(store, NULL, object);
+        return true;
+    }
+    if (listed)
+        slot->relist = store->relist;
+    if (meta->resource_version < slot->object->meta.resource_version)
+        return false;
+    if (!str_eq(slot->object->meta.uid, meta->uid)) {
+        if (is_buried(store, meta))
+            return false;
+        bury(store, slot->object->meta.uid, meta->resource_version);
+    }
+    old = slot->object;
+    slot->object = kube_object_ref(object);
+    announce(store, old, object);
+    return true;
+}
+
+bool kube_store_put(struct kube_store *store, struct kube_object *object)
+{
+    return put(store, object, false);
+}
+
+bool kube_store_put_reply(struct kube_store *store, struct kube_object *object)
+{
+    return put(store, object, true);
+}
+
+/* Gives the store's reference to the caller. */
+static struct kube_object *take(struct kube_store *store, struct store_slot *slot)
+{
+    struct kube_object *object = slot->object;
+    store_table_remove(&store->table, slot);
+    announce(store, object, NULL);
+    return object;
+}
+
+void kube_store_remove(struct kube_store *store, const char *namespace_, const char *name, const char *uid,
+                       uint64_t resource_version)
+{
+    auto_unref struct kube_object *old = NULL;
+    HOLD(store);
+    struct store_slot *slot = store_table_find(&store->table, namespace_ != NULL ? namespace_ : "", name);
+    const char *buried = uid != NULL ? uid : "";
+    if (slot != NULL && *buried == '\0')
+        buried = slot->object->meta.uid;
+    bury(store, buried, resource_version);
+    if (slot == NULL || !str_eq(slot->object->meta.uid, buried) ||
+        slot->object->meta.resource_version > resource_version)
+        return;
+    old = take(store, slot);
+}
+
+void kube_store_relist_begin(struct kube_store *store)
+{
+    HOLD(store);
+    store->relist++;
+    store->relisting = true;
+}
+
+void kube_store_relist_finish(struct kube_store *store, uint64_t resource_version)
+{
+    auto_objects struct kube_object_list missing = {0};
+    HOLD(store);
+    if (!store->relisting)
+        return;
+    for (size_t i = 0; i < store->table.slot_count; i++) {
+        const struct store_slot *slot = &store->table.slots[i];
+        if (slot->object != NULL && slot->relist != store->relist &&
+            slot->object->meta.resource_version <= resource_version)
+            kube_object_list_add(&missing, slot->object);
+    }
+    for (size_t i = 0; i < missing.len; i++) {
+        const struct kube_meta *meta = &missing.items[i]->meta;
+        bury(store, meta->uid, resource_version);
+        take(store, store_table_find(&store->table, meta->namespace_, meta->name));
+    }
+    store->relisting = false;
+    if (resource_version > store->listed)
+        store->listed = resource_version;
+}
+
+void kube_store_relist_abort(struct kube_store *store)
+{
+    HOLD(store);
+    store->relisting = false;
+}
