@@ -32,6 +32,7 @@ struct kube_store {
     uint64_t listed; /* resourceVersion of the last complete list */
     uint32_t relist; /* number of the running or last list */
     bool relisting;
+    struct kube_object_list refused; /* what the running list said and we believed to know better */
 };
 
 struct kube_store *kube_store_new(const struct kube_kind *kind)
@@ -52,6 +53,7 @@ void kube_store_free(struct kube_store *store)
     for (size_t i = 0; i < store->index_count; i++)
         store_index_free(&store->indexes[i]);
     store_table_free(&store->table);
+    kube_object_list_free(&store->refused);
     pthread_mutex_destroy(&store->mutex);
     free(store->indexes);
     free(store->listeners);
@@ -218,6 +220,30 @@ static bool is_gone(const struct kube_store *store, const struct kube_meta *meta
     return !listed && meta->resource_version != 0 && meta->resource_version <= store->listed;
 }
 
+/* Puts the object into its slot without any question; the old one is the caller's. */
+static struct kube_object *replace(struct kube_store *store, struct store_slot *slot, struct kube_object *object)
+{
+    struct kube_object *old = slot->object;
+    slot->object = kube_object_ref(object);
+    announce(store, old, object);
+    return old;
+}
+
+static void insert(struct kube_store *store, struct kube_object *object, bool listed)
+{
+    struct store_slot *slot = store_table_insert(&store->table, kube_object_ref(object));
+    slot->relist = listed ? store->relist : store->relist - 1;
+    announce(store, NULL, object);
+}
+
+/* Always false. What a list says is remembered until its version is known: see take_refused. */
+static bool refuse(struct kube_store *store, struct kube_object *object, bool listed)
+{
+    if (listed)
+        kube_object_list_add(&store->refused, kube_object_ref(object));
+    return false;
+}
+
 static bool put(struct kube_store *store, struct kube_object *object, bool reply)
 {
     auto_unref struct kube_object *old = NULL; /* dropped after the lock */
@@ -227,24 +253,20 @@ static bool put(struct kube_store *store, struct kube_object *object, bool reply
     struct store_slot *slot = store_table_find(&store->table, meta->namespace_, meta->name);
     if (slot == NULL) {
         if (is_gone(store, meta, listed))
-            return false;
-        slot = store_table_insert(&store->table, kube_object_ref(object));
-        slot->relist = listed ? store->relist : store->relist - 1;
-        announce(store, NULL, object);
+            return refuse(store, object, listed);
+        insert(store, object, listed);
         return true;
     }
     if (listed)
         slot->relist = store->relist;
     if (meta->resource_version < slot->object->meta.resource_version)
-        return false;
+        return refuse(store, object, listed);
     if (!str_eq(slot->object->meta.uid, meta->uid)) {
         if (is_buried(store, meta))
-            return false;
+            return refuse(store, object, listed);
         bury(store, slot->object->meta.uid, meta->resource_version);
     }
-    old = slot->object;
-    slot->object = kube_object_ref(object);
-    announce(store, old, object);
+    old = replace(store, slot, object);
     return true;
 }
 
@@ -290,30 +312,88 @@ void kube_store_relist_begin(struct kube_store *store)
     store->relisting = true;
 }
 
+/* Whether a deletion that the list cannot know of was told for this object. */
+static bool is_buried_after(const struct kube_store *store, const struct kube_meta *meta, uint64_t version)
+{
+    uint64_t hash = hash_uid(store, meta->uid);
+    for (size_t i = 0; i < store->grave_count; i++) {
+        if (store->graves[i].uid_hash == hash && store->graves[i].version > version)
+            return true;
+    }
+    return false;
+}
+
+/* A list at `version` knows of every change up to there. So when it tells of an older object than ours, then ours is
+ * from after the list, or from a history that the server does not have any more (restored from a backup, its revisions
+ * moved on since) and the list is right. Replaced objects are added to `old`. */
+static void take_refused(struct kube_store *store, uint64_t version, struct kube_object_list *old)
+{
+    for (size_t i = 0; i < store->refused.len; i++) {
+        struct kube_object *object = store->refused.items[i];
+        struct store_slot *slot = store_table_find(&store->table, object->meta.namespace_, object->meta.name);
+        if (slot != NULL && slot->object->meta.resource_version <= version)
+            kube_object_list_add(old, replace(store, slot, object));
+        else if (slot == NULL && !is_buried_after(store, &object->meta, version))
+            insert(store, object, true);
+    }
+}
+
+/* What is not in the list and not newer than `version` goes, to `old`. */
+static void remove_missing(struct kube_store *store, uint64_t version, struct kube_object_list *old)
+{
+    size_t first = old->len;
+    for (size_t i = 0; i < store->table.slot_count; i++) {
+        const struct store_slot *slot = &store->table.slots[i];
+        if (slot->object != NULL && slot->relist != store->relist && slot->object->meta.resource_version <= version)
+            kube_object_list_add(old, slot->object);
+    }
+    for (size_t i = first; i < old->len; i++) {
+        const struct kube_meta *meta = &old->items[i]->meta;
+        take(store, store_table_find(&store->table, meta->namespace_, meta->name));
+    }
+}
+
+static void end_relist(struct kube_store *store, struct kube_object_list *refused)
+{
+    store->relisting = false;
+    *refused = store->refused; /* to be freed after the lock */
+    store->refused = (struct kube_object_list){0};
+}
+
 void kube_store_relist_finish(struct kube_store *store, uint64_t resource_version)
 {
-    auto_objects struct kube_object_list missing = {0};
+    auto_objects struct kube_object_list old = {0};
+    auto_objects struct kube_object_list refused = {0};
     HOLD(store);
     if (!store->relisting)
         return;
-    for (size_t i = 0; i < store->table.slot_count; i++) {
-        const struct store_slot *slot = &store->table.slots[i];
-        if (slot->object != NULL && slot->relist != store->relist &&
-            slot->object->meta.resource_version <= resource_version)
-            kube_object_list_add(&missing, slot->object);
-    }
-    for (size_t i = 0; i < missing.len; i++) {
-        const struct kube_meta *meta = &missing.items[i]->meta;
-        bury(store, meta->uid, resource_version);
-        take(store, store_table_find(&store->table, meta->namespace_, meta->name));
-    }
-    store->relisting = false;
+    take_refused(store, resource_version, &old);
+    size_t first = old.len;
+    remove_missing(store, resource_version, &old);
+    for (size_t i = first; i < old.len; i++)
+        bury(store, old.items[i]->meta.uid, resource_version);
     if (resource_version > store->listed)
         store->listed = resource_version;
+    end_relist(store, &refused);
+}
+
+void kube_store_relist_finish_reset(struct kube_store *store, uint64_t resource_version)
+{
+    auto_objects struct kube_object_list old = {0};
+    auto_objects struct kube_object_list refused = {0};
+    HOLD(store);
+    if (!store->relisting)
+        return;
+    store->grave_count = store->grave_next = 0; /* the deletions of another history */
+    take_refused(store, UINT64_MAX, &old);
+    remove_missing(store, UINT64_MAX, &old);
+    store->listed = resource_version;
+    end_relist(store, &refused);
 }
 
 void kube_store_relist_abort(struct kube_store *store)
 {
+    auto_objects struct kube_object_list refused = {0};
     HOLD(store);
-    store->relisting = false;
+    end_relist(store, &refused);
 }

@@ -59,7 +59,8 @@ bool kube_store_put_reply(struct kube_store *store, struct kube_object *object);
 void kube_store_remove(struct kube_store *store, const char *namespace_, const char *name, const char *uid,
                        uint64_t resource_version);
 /* A list: begin, put every item, finish with the list's resourceVersion: what was not in it and is not newer is
- * removed. */
+ * removed, and what it tells otherwise about an object that is not newer than the list is taken. The list must not come
+ * from a cache that lags behind what was seen before. */
 void kube_store_relist_begin(struct kube_store *store);
 void kube_store_relist_finish(struct kube_store *store, uint64_t resource_version);
 /* The same for the list of a server whose history was reset (its database was restored from a backup), so that versions
