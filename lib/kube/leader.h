@@ -33,6 +33,9 @@ bool kube_leader_leading(struct kube_leader *leader);
 /* Still ours for certain: renewed less than the lease duration ago on our clock. For the last look before a write that
  * must not be done twice. */
 bool kube_leader_valid(struct kube_leader *leader);
+/* Renewals that took more than the one PUT (somebody else changed the lease, or the PUT failed): upstream's metric
+ * leader_election_slowpath_total. */
+uint64_t kube_leader_slow_renewals(struct kube_leader *leader);
 /* /healthz/leader-election: fails when we lead and the last renewal is older than the lease duration plus 20 s. */
 int kube_leader_check(void *leader, struct err *err);
 void kube_leader_free(struct kube_leader *leader);
