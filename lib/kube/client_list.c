@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/kube/client_private.h"
+#include "lib/kube/client_split.h"
+
+#include "lib/base/log.h"
+#include "lib/base/mem.h"
+
+#include <malloc.h>
+#include <string.h>
+
+#define PAGE_SIZE 500
+#define TRIM_THRESHOLD ((size_t)4 << 20) /* bytes of lists after which the heap is given back */
+
+struct listing {
+    struct kube_client *client;
+    const struct kube_kind *kind;
+    const struct kube_list_options *options;
+    bool (*each)(void *arg, struct kube_object *object);
+    void *arg;
+    char *next; /* continue token of the next page; NULL = none */
+    uint64_t resource_version;
+    size_t bytes, malformed;
+    bool stopped;
+};
+
+static bool on_item(void *arg, const char *text, size_t len)
+{
+    struct listing *listing = arg;
+    auto_err struct err problem = {0};
+    json_error_t where;
+    json_t *json = json_loadb(text, len, JSON_ALLOW_NUL, &where);
+    struct kube_object *object = NULL;
+    if (json != NULL)
+        object = kube_object_decode(listing->kind, json, &listing->options->decode, &problem);
+    else
+        err_set(&problem, ERR_INVALID, "%s", where.text);
+    if (object == NULL) {
+        listing->malformed++;
+        const json_t *meta = json_object_get(json, "metadata");
+        log_warn("Passing over a malformed object in a list", kv_str("kind", listing->kind->kind),
+                 kv_str("namespace", json_string_value(json_object_get(meta, "namespace"))),
+                 kv_str("name", json_string_value(json_object_get(meta, "name"))), kv_err(&problem));
+    }
+    json_decref(json);
+    bool go_on = object == NULL || listing->each(listing->arg, object);
+    kube_object_unref(object);
+    listing->stopped = !go_on;
+    return go_on;
+}
+
+static void on_metadata(void *arg, const char *text, size_t len)
+{
+    struct listing *listing = arg;
+    json_t *json = json_loadb(text, len, JSON_ALLOW_NUL, NULL);
+    const char *version = json_string_value(json_object_get(json, "resourceVersion"));
+    const char *next = json_string_value(json_object_get(json, "continue"));
+    uint64_t number;
+    if (version != NULL && str_parse_u64(version, &number))
+        listing->resource_version = number;
+    if (!str_empty(next)) {
+        free(listing->next);
+        listing->next = mem_strdup(next);
+    }
+    json_decref(json);
+}
+
+/* Feeds the splitter until the page is complete. Every wait for bytes has a whole request time-out: a long list that
+ * keeps coming is not cut. */
+static int read_page(struct listing *listing, struct kube_call *call, struct err *err)
+{
+    struct kube_split split = {.item = on_item, .metadata = on_metadata, .arg = listing};
+    auto_str struct str bytes = {0};
+    struct kube_call_status status = {.state = KUBE_CALL_RUNNING};
+    enum kube_split_result result = KUBE_SPLIT_MORE;
+    bool in_time = true;
+    while (result == KUBE_SPLIT_MORE && in_time && (status.state == KUBE_CALL_RUNNING || status.unread > 0)) {
+        in_time = kube_call_wait_bytes(call, kube_client_deadline(listing->client), &status);
+        if (status.state == KUBE_CALL_CANCELLED)
+            break;
+        str_reset(&bytes);
+        kube_call_read(call, &bytes);
+        status.unread = 0;
+        listing->bytes += bytes.len;
+        result = kube_split_feed(&split, str_text(&bytes), bytes.len);
+    }
+    int outcome = 0;
+    if (status.state == KUBE_CALL_CANCELLED)
+        outcome = err_set(err, ERR_CANCELLED, "the program stops");
+    else if (result == KUBE_SPLIT_BROKEN)
+        outcome = err_set(err, ERR_UNAVAILABLE, "the reply is no list: %s", kube_split_problem(&split));
+    else if (!in_time)
+        outcome = err_set(err, ERR_TIMEOUT, "the reply does not go on");
+    else if (result == KUBE_SPLIT_MORE && status.state == KUBE_CALL_FAILED)
+        outcome = err_set(err, ERR_UNAVAILABLE, "the reply broke off: %s", status.reason);
+    else if (result == KUBE_SPLIT_MORE && !kube_split_complete(&split))
+        outcome = err_set(err, ERR_UNAVAILABLE, "the reply is no list: %s", kube_split_problem(&split));
+    kube_split_free(&split);
+    return outcome;
+}
+
+static int make_path(const struct kube_kind *kind, const struct kube_list_options *options, struct str *path,
+                     struct err *err)
+{
+    auto_free char *base = NULL;
+    if (kube_path_make(kind, options->namespace_, NULL, NULL, &base, err) != 0)
+        return -1;
+    str_add(path, base);
+    if (!str_empty(options->label_selector))
+        kube_query_add(path, "labelSelector", options->label_selector);
+    if (!str_empty(options->field_selector))
+        kube_query_add(path, "fieldSelector", options->field_selector);
+    return 0;
+}
+
+static int list_page(struct listing *listing, const char *base, struct err *err)
+{
+    const struct kube_list_options *options = listing->options;
+    auto_str struct str path = {0};
+    auto_free char *token = mem_take(listing->next);
+    str_add(&path, base);
+    kube_query_add_u64(&path, "limit", PAGE_SIZE);
+    if (token != NULL) {
+        kube_query_add(&path, "continue", token);
+    } else if (options->from_cache) {
+        kube_query_add(&path, "resourceVersion", "0");
+    } else if (options->resource_version != 0) {
+        kube_query_add_u64(&path, "resourceVersion", options->resource_version);
+        kube_query_add(&path, "resourceVersionMatch", "NotOlderThan");
+    }
+    struct kube_run run = {
+        .method = "GET", .path = path.data, .stream = true, .deadline = kube_client_deadline(listing->client)};
+    auto_reply struct kube_reply reply = {0};
+    if (kube_run(listing->client, &run, &reply, err) != 0)
+        return -1;
+    if (reply.call == NULL)
+        return kube_error_set(err, reply.status, str_text(&reply.body), reply.body.len);
+    return read_page(listing, reply.call, err);
+}
+
+int kube_list(struct kube_client *client, const struct kube_kind *kind, const struct kube_list_options *options,
+              bool (*each)(void *arg, struct kube_object *object), void *arg, uint64_t *resource_version,
+              struct err *err)
+{
+    static const struct kube_list_options defaults;
+    struct listing listing = {
+        .client = client, .kind = kind, .options = options != NULL ? options : &defaults, .each = each, .arg = arg};
+    auto_str struct str base = {0};
+    int result = make_path(kind, listing.options, &base, err);
+    if (result == 0)
+        do {
+            result = list_page(&listing, str_text(&base), err);
+        } while (result == 0 && listing.next != NULL && !listing.stopped);
+    free(listing.next);
+    /* glibc keeps what thousands of small parse trees have left behind */
+    if (listing.bytes > TRIM_THRESHOLD)
+        malloc_trim(0);
+    if (resource_version != NULL)
+        *resource_version = listing.resource_version;
+    return result == 0 ? 0 : err_wrap(err, "list %s", kind->plural);
+}
