@@ -50,7 +50,7 @@ int csi_client_wait(struct csi_client *client, int64_t timeout_ns, struct stop *
 bool csi_client_connected(struct csi_client *client);
 
 struct csi_call_options {
-    int64_t timeout_ns; /* 0 or CLOCK_NEVER = none */
+    int64_t timeout_ns; /* 0 or CLOCK_NEVER = none; negative = it has passed */
     bool
         wait_for_ready; /* while there is no connection, wait for one (until the deadline) instead of failing with 14 */
     struct stop *cancel; /* ends the call with 1 when requested; may be NULL */

@@ -37,7 +37,8 @@ char *csi_arena_printf(struct csi_arena *arena, const char *format, ...) __attri
 /* Sets a message field (a member of a oneof too) to a new empty message and returns it with the field's own type. */
 #define CSI_NEW(arena, message, field)                                                                                 \
     ((__typeof__((message)->field))csi_message_set_new((arena), &(message)->base, #field))
-/* Appends a new empty message to a repeated field and returns it. */
+/* Appends a new empty message to a repeated field and returns it. A repeated field or map is filled either by these or
+ * by hand (pointing at constant data or at a part of the request), not by both: that aborts. */
 #define CSI_ADD(arena, message, field)                                                                                 \
     ((__typeof__(*(message)->field))csi_message_add_new((arena), &(message)->base, #field))
 /* Appends a copy of the text to a repeated string field. */
@@ -63,8 +64,7 @@ const char *csi_map_get(struct csi_map map, const char *key);
 bool csi_map_at(struct csi_map map, size_t i, const char **key, const char **value);
 size_t csi_map_bytes(struct csi_map map); /* keys and values together */
 
-/* Frees a message that was unpacked for the caller (replies of csi_call); NULL is fine. Strings are overwritten first
- * only when they are secrets. */
+/* Frees a message that was unpacked for the caller (replies of csi_call); NULL is fine. */
 void csi_message_free(void *message);
 static inline void csi_message_cleanup(void *address)
 {
