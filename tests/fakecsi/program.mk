@@ -1,0 +1,1 @@
+$(eval $(call program,berth-fakecsi,tests/fakecsi,csi base,-ljansson))
