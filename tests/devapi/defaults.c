@@ -243,9 +243,6 @@ void defaults_event(json_t *object, const struct rules *rules, bool create)
     tree_default(object, "source", json_object());
     tree_default(object, "reportingComponent", json_string(""));
     tree_default(object, "reportingInstance", json_string(""));
-    if (!tree_has_text(object, "reportingComponent") && tree_has_text(object, "source.component") &&
-        rules->minor >= 32)
-        tree_set(object, "reportingComponent", json_incref(tree_get(object, "source.component")));
 }
 
 void defaults_secret(json_t *object, const struct rules *rules, bool create)

@@ -33,14 +33,16 @@ struct store {
     struct table *tables; /* by kind_index */
     uint64_t version;
     size_t history;
+    struct clock *clock;
     struct rng *rng;
 };
 
-struct store *store_new(size_t history, struct rng *rng)
+struct store *store_new(size_t history, struct clock *clock, struct rng *rng)
 {
     struct store *store = mem_new(struct store);
     store->tables = mem_calloc(kind_count, sizeof(*store->tables));
     store->history = history > 0 ? history : 1;
+    store->clock = clock;
     store->rng = rng;
     store->version = 1;
     for (size_t i = 0; i < kind_count; i++)
@@ -131,6 +133,7 @@ static void log_append(struct store *store, const struct kind *kind, struct even
         log->ring = ring;
         log->cap = cap;
     }
+    event.time = clock_mono(store->clock);
     log->ring[log->end++ % log->cap] = event;
 }
 

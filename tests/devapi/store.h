@@ -36,6 +36,7 @@ struct version {
     bool deleting;
     const char *json;
     size_t json_len;
+    size_t list_offset; /* behind {"kind":…,"apiVersion":…, which items of typed lists do not have; 0 when not so */
 };
 struct version *version_ref(struct version *version);
 void version_unref(struct version *version);
@@ -44,13 +45,15 @@ json_t *version_parse(const struct version *version); /* a new tree */
 enum event_type { EVENT_ADDED, EVENT_MODIFIED, EVENT_DELETED };
 struct event {
     enum event_type type;
+    int64_t time; /* monotonic */
     uint64_t resource_version;
     struct version *now; /* with DELETED: the last state, with the version of the deletion */
     struct version *old; /* NULL with ADDED */
 };
 
 struct store;
-struct store *store_new(size_t history, struct rng *rng); /* history: events kept per kind */
+/* history: events kept per kind */
+struct store *store_new(size_t history, struct clock *clock, struct rng *rng);
 void store_free(struct store *store);
 
 uint64_t store_version(const struct store *store);

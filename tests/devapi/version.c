@@ -90,6 +90,15 @@ static size_t add_claims(struct layout *layout, const struct kind *kind, const j
     return at;
 }
 
+static size_t list_offset(const json_t *object, const char *json)
+{
+    const char *kind = tree_text(object, "kind"), *api_version = tree_text(object, "apiVersion");
+    if (kind == NULL || api_version == NULL)
+        return 0;
+    auto_free char *prefix = mem_printf("{\"kind\":\"%s\",\"apiVersion\":\"%s\",", kind, api_version);
+    return str_starts(json, prefix) ? strlen(prefix) : 0;
+}
+
 struct version *version_new(const struct kind *kind, const char *key, uint64_t resource_version, const json_t *object)
 {
     struct layout layout = {0};
@@ -140,6 +149,7 @@ struct version *version_new(const struct kind *kind, const char *key, uint64_t r
         .deleting = tree_get(object, "metadata.deletionTimestamp") != NULL,
         .json = at,
         .json_len = json_len,
+        .list_offset = list_offset(object, at),
     };
     return version;
 }
