@@ -330,8 +330,12 @@ static void log_ignored(void)
 
 enum flag_result flag_parse(const struct flag_program *program, int argc, char **argv, void *options, struct strv *rest)
 {
-    for (size_t i = 0; i < program->count; i++)
-        store_default(&program->flags[i], options);
+    /* hidden ones first: an old name of a flag shares its field, and the default of the new name counts */
+    for (size_t i = 0; i < 2 * program->count; i++) {
+        const struct flag *flag = &program->flags[i % program->count];
+        if (flag->hidden == (i < program->count))
+            store_default(flag, options);
+    }
     free(parsed.set);
     parsed.program = program;
     parsed.set = mem_calloc(program->count, sizeof(*parsed.set));

@@ -278,12 +278,25 @@ static void add_sample(struct str *out, const struct metric_family *definition, 
     str_addf(out, "%llu\n", (unsigned long long)sample->count);
 }
 
-/* The keys of a map in order: families by name; samples by label values, which a key is made of. */
-static void sorted_keys(const struct map *map, struct strv *keys)
+static int compare_samples(const void *a, const void *b)
 {
-    for (struct map_iter it = {0}; map_next(map, &it);)
-        strv_add(keys, it.key);
-    strv_sort(keys);
+    const struct strv *left = &(*(struct sample *const *)a)->values;
+    const struct strv *right = &(*(struct sample *const *)b)->values;
+    int order = 0;
+    for (size_t i = 0; i < left->len && order == 0; i++)
+        order = strcmp(left->items[i], right->items[i]);
+    return order;
+}
+
+static void add_samples(struct str *out, const struct family *family)
+{
+    size_t count = 0;
+    auto_free const struct sample **samples = mem_calloc(map_len(family->samples), sizeof(struct sample *));
+    for (struct map_iter it = {0}; map_next(family->samples, &it);)
+        samples[count++] = it.value;
+    qsort((void *)samples, count, sizeof(*samples), compare_samples);
+    for (size_t i = 0; i < count; i++)
+        add_sample(out, family->definition, samples[i]);
 }
 
 static void add_family_text(struct str *out, const struct family *family)
@@ -297,10 +310,7 @@ static void add_family_text(struct str *out, const struct family *family)
     str_addf(out, "# HELP %s ", definition->name);
     add_escaped(out, definition->help, false);
     str_addf(out, "\n# TYPE %s %s\n", definition->name, types[definition->type]);
-    auto_strv struct strv keys = {0};
-    sorted_keys(family->samples, &keys);
-    for (size_t i = 0; i < keys.len; i++)
-        add_sample(out, definition, map_get(family->samples, keys.items[i]));
+    add_samples(out, family);
 }
 
 static void collect(struct metrics *metrics)
@@ -323,7 +333,9 @@ void metrics_write(struct metrics *metrics, struct str *out)
     collect(metrics);
     pthread_mutex_lock(&metrics->lock);
     auto_strv struct strv names = {0};
-    sorted_keys(metrics->families, &names);
+    for (struct map_iter it = {0}; map_next(metrics->families, &it);)
+        strv_add(&names, it.key);
+    strv_sort(&names);
     for (size_t i = 0; i < names.len; i++) {
         const struct family *family = map_get(metrics->families, names.items[i]);
         if (map_len(family->samples) > 0)
