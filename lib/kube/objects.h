@@ -72,12 +72,12 @@ struct kube_meta {
     const char *generate_name;
     uint64_t resource_version; /* decimal in the API; compared as a number */
     int64_t creation_time;     /* wall ns, 0 = unknown */
-    bool deleting;             /* deletionTimestamp is set */
     struct kube_pairs labels;
     struct kube_pairs annotations;
     struct kube_strings finalizers;
     const struct kube_owner *owners;
     uint32_t owner_count;
+    bool deleting; /* deletionTimestamp is set */
 };
 struct kube_object {
     const struct kube_kind *kind;
@@ -131,9 +131,8 @@ enum kube_source {
 };
 struct kube_volume {
     struct kube_object object;
-    struct kube_pairs capacity; /* as written: the claim's status gets a copy */
-    bool has_storage;           /* capacity.storage present and well-formed */
-    struct kube_quantity storage;
+    struct kube_quantity storage; /* capacity.storage */
+    struct kube_pairs capacity;   /* as written: the claim's status gets a copy */
     struct kube_strings access_modes;
     const char *volume_mode;      /* nullable; absent means Filesystem */
     const char *class_name;       /* nullable spec.storageClassName */
@@ -141,10 +140,11 @@ struct kube_volume {
     const char *reclaim_policy;
     struct kube_strings mount_options;
     const struct kube_reference *claim_ref; /* NULL when absent */
-    bool has_node_affinity;                 /* nodeAffinity.required present */
     struct kube_node_selector node_affinity;
-    enum kube_source source;
     const char *source_name; /* "csi", "nfs", "hostPath", "iscsi" …, "" */
+    enum kube_source source;
+    bool has_storage;       /* capacity.storage present and well-formed */
+    bool has_node_affinity; /* nodeAffinity.required present */
     struct {
         const char *driver, *handle, *fs_type;
         bool read_only;
@@ -164,24 +164,22 @@ struct kube_volume {
 
 struct kube_claim {
     struct kube_object object;
+    struct kube_quantity request; /* resources.requests.storage; 0 when absent, the largest when unreadable */
+    struct kube_quantity status_storage;
     const char *class_name; /* nullable spec.storageClassName: absent and "" differ */
     const char *volume_name;
     const char *volume_mode;      /* nullable */
     const char *attributes_class; /* nullable */
     struct kube_strings access_modes;
-    bool has_request;
-    struct kube_quantity request; /* resources.requests.storage; 0 when absent, the largest when unreadable */
-    const char *request_text;     /* as written, "0" when absent */
-    bool has_selector;
+    const char *request_text; /* as written, "0" when absent */
     struct kube_selector selector;
     const struct kube_data_source *data_source;     /* NULL when absent */
     const struct kube_data_source *data_source_ref; /* NULL when absent */
     const char *phase;
     struct kube_strings status_access_modes;
     struct kube_pairs status_capacity;
-    bool has_status_storage;
-    struct kube_quantity status_storage;
     const char *status_attributes_class; /* nullable currentVolumeAttributesClassName */
+    bool has_request, has_selector, has_status_storage;
 };
 
 struct kube_topology_requirement {
