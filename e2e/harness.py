@@ -328,7 +328,7 @@ class Stack:
 
     def start_driver(self, *args):
         process = self.run("driver", "berth-hostpath", "--endpoint=unix://" + self.socket, "--nodeid=node1",
-                           "--statedir=" + self.state, "-v=4", *args)
+                           "--statedir=" + self.state, "-v=5", *args)
         wait_for("the driver's socket", lambda: os.path.exists(self.socket), 10)
         return process
 
