@@ -22,6 +22,7 @@
 #include "lib/observe/metrics.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #define CONTROLLER_COMPONENT "persistentvolume-controller" /* upstream's name in events */
 
@@ -49,27 +50,33 @@ struct controller {
     struct kube_queue *wake; /* keys of wake.h: who is to be looked at again a little later */
     struct queue_metrics *claims_metrics, *volumes_metrics;
 
+    struct kube_reflector *reflectors[4];
+    struct kube_workers *workers[3];
+    atomic_int started; /* 0 = standing by, 1 = filling the stores, 2 = working */
+
     /* Claims are decided one after the other. A volume that was chosen is on this list until the claim's writes are
      * done, so that the next decision, whose writes run at the same time, takes another one. */
     pthread_mutex_t decide_lock;
     struct map *taken; /* volume → uid of the claim */
 };
 
+/* Everything is borrowed and outlives the controller. */
 struct controller_config {
     const struct controller_options *options;
     struct kube_client *client;
-    struct metrics *registry; /* borrowed */
-    struct clock *clock;      /* NULL = real */
-    struct rng *rng;          /* NULL = real */
-    struct stop *stop;        /* ends controller_run */
-    int minor;                /* of the Kubernetes release to stand in for */
+    struct kube_client *event_client; /* a budget of its own, so that events do not slow down binding */
+    struct metrics *registry;
+    struct clock *clock; /* NULL = real */
+    struct rng *rng;     /* NULL = real */
+    struct stop *stop;   /* ends controller_run */
+    int minor;           /* of the Kubernetes release to stand in for */
 };
 /* Reads the recycler templates; fails when one is bad. */
 int controller_new(const struct controller_config *config, struct controller **controller, struct err *err);
 /* Fills the stores, then works until the stop is requested and the writes under way are done. */
 int controller_run(struct controller *controller, struct err *err);
 void controller_free(struct controller *controller);
-/* For /readyz: the stores are filled. */
+/* For /readyz: fails while the stores are being filled; standing by for the lease is fine. */
 int controller_check_synced(void *controller, struct err *err);
 
 /* ---- what the files of the running controller offer each other ---- */
