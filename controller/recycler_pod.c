@@ -75,11 +75,25 @@ static int watch_again(struct session *session, const char *uid, struct err *err
     return kube_watch_open(session->run->client, &kube_kind_pod, &session->pod_options, &session->pods, err);
 }
 
+static void cancel_watch(void *watch)
+{
+    kube_watch_cancel(watch);
+}
+
+/* As kube_watch_next, but a stop ends the waiting. */
+static int next_event(struct session *session, struct kube_watch_event *event, struct err *err)
+{
+    stop_on(session->run->stop, cancel_watch, session->pods);
+    int got = kube_watch_next(session->pods, event, err);
+    stop_off(session->run->stop, cancel_watch, session->pods);
+    return got;
+}
+
 static int wait_for_end(struct session *session, const char *uid, struct err *err)
 {
     for (;;) {
         struct kube_watch_event event;
-        int got = kube_watch_next(session->pods, &event, err);
+        int got = next_event(session, &event, err);
         if (got < 0 && err_is(err, ERR_CANCELLED))
             return -1;
         if (got <= 0) {
@@ -117,11 +131,6 @@ static int create_pod(const struct session *session, const json_t *json, struct 
         return err_set(err, ERR_EXISTS, "failed to delete old recycler pod %s/%s: %s", session->namespace_,
                        session->name, kube_error_message(&delete_err));
     return err_set(err, ERR_EXISTS, "old recycler pod found, will retry later");
-}
-
-static void cancel_watch(void *watch)
-{
-    kube_watch_cancel(watch);
 }
 
 /* The pod exists: follow it, then take it away whatever came out. */
