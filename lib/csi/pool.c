@@ -24,7 +24,7 @@ struct csi_pool {
     struct queue light;
     struct queue heavy;
     int threads;
-    int idle;
+    int idle; /* those that were just started too: they are about to look for work */
     int running_heavy;
     bool stopping;
     /* A thread that leaves joins the one that left before it, so nothing is detached and nothing piles up. */
@@ -105,6 +105,7 @@ static void *work(void *arg)
 {
     struct csi_pool *pool = arg;
     pthread_mutex_lock(&pool->mutex);
+    pool->idle--;
     for (;;) {
         struct csi_job *job = take(pool);
         if (job == NULL) {
@@ -144,6 +145,7 @@ bool csi_pool_submit(struct csi_pool *pool, struct csi_job *job)
         queue_add(job->light ? &pool->light : &pool->heavy, job);
         if ((size_t)pool->idle < runnable(pool) && pool->threads < pool->limit + LIGHT_EXTRA) {
             pool->threads++;
+            pool->idle++;
             thread_start("csi-worker", work, pool);
         }
         pthread_cond_signal(&pool->work);

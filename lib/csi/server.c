@@ -23,6 +23,7 @@
 #define DEFAULT_SOCKET_MODE 0600
 #define DEFAULT_WORKERS 32
 #define WORKERS_MAX 1024
+#define GOODBYE_GRACE (200 * CLOCK_MS)
 #define CANCEL_GRACE CLOCK_SECOND
 #define ACCEPT_RETRY_MS 100
 
@@ -261,13 +262,13 @@ int csi_server_stop(struct csi_server *server, int64_t grace_ns, struct err *err
     if (server->state == SERVER_DRAINING) {
         const bool drained = wait_until(server, no_call_in_flight, grace_ns);
         grpc_server_shutdown_and_notify(server->core, server->queue, server);
-        if (!drained)
+        /* A peer that does not read (stopped, or polling nothing just now) would keep its connection for 20 s. It has
+         * no call here any more, so it loses nothing with it. */
+        if (!drained || !wait_until(server, quiet, GOODBYE_GRACE))
             grpc_server_cancel_all_calls(server->core);
         server->state = SERVER_CANCELLING;
     }
     if (!wait_until(server, quiet, CANCEL_GRACE)) {
-        /* what is left now is a handler that hangs, or a peer that does not read its last bytes */
-        grpc_server_cancel_all_calls(server->core);
         auto_free char *names = csi_serve_running(server);
         return err_set(err, ERR_TIMEOUT, "calls still running after being cancelled: %s",
                        str_empty(names) ? "none in a handler" : names);
