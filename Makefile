@@ -125,7 +125,7 @@ unit_ld = $(if $(filter $(1),$(LIBS)),,$(LDLIBS_$(firstword $(call program_of_di
 define unit_rule # test source
 $(O)/$(basename $(1)): $(O)/$(basename $(1)).o $(patsubst %.c,$(O)/%.o,$(filter $(dir $(1))%,$(UNIT_HELP))) $(call unit_objs,$(notdir $(patsubst %/,%,$(dir $(1))))) $(call libs_of,$(call unit_libs,$(notdir $(patsubst %/,%,$(dir $(1))))))
 	$$(call say,LINK)
-	$(Q)$(CC) $(LDFLAGS) -o $$@ $$(filter %.o,$$^) -Wl,--start-group $(call libs_of,$(call unit_libs,$(notdir $(patsubst %/,%,$(dir $(1)))))) -Wl,--end-group $(call ldlibs_of,$(call unit_libs,$(notdir $(patsubst %/,%,$(dir $(1)))))) $(call unit_ld,$(notdir $(patsubst %/,%,$(dir $(1))))) -lcmocka
+	$(Q)$(CC) $(LDFLAGS) -o $$@ $$(filter %.o,$$^) -Wl,--start-group $(call libs_of,$(call unit_libs,$(notdir $(patsubst %/,%,$(dir $(1)))))) -Wl,--end-group $(call ldlibs_of,$(call unit_libs,$(notdir $(patsubst %/,%,$(dir $(1)))))) $(call unit_ld,$(notdir $(patsubst %/,%,$(dir $(1))))) -lcmocka -lssl
 endef
 $(foreach t,$(UNIT_SRC),$(eval $(call unit_rule,$(t))))
 .PHONY: unit unit-build
