@@ -132,13 +132,12 @@ static bool find_claim(const struct controller_view *view, const struct kube_vol
     }
     if (*claim == NULL || str_eq((*claim)->object.meta.uid, ref->uid))
         return true;
+    kube_object_unref(&(*claim)->object);
+    *claim = NULL;
     if (live == NULL && !(phase_is_final(volume) && nothing_follows(view, volume))) {
-        kube_object_unref(&(*claim)->object);
         plan_look_up(view, volume, plan);
         return false;
     }
-    kube_object_unref(&(*claim)->object);
-    *claim = NULL;
     if (live != NULL && live->claim != NULL && str_eq(live->claim->object.meta.uid, ref->uid))
         *claim = (struct kube_claim *)kube_object_ref(&live->claim->object);
     return true;
