@@ -359,9 +359,9 @@ void kube_call_setup(CURL *easy, struct kube_call *call, const struct kube_targe
 
 bool kube_call_explain(CURLcode code, const struct kube_call *call, char *text, size_t size)
 {
-    static const CURLcode permanent[] = {
-        CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CERTPROBLEM, CURLE_SSL_CACERT_BADFILE,  CURLE_SSL_CIPHER,
-        CURLE_SSL_ISSUER_ERROR,         CURLE_URL_MALFORMAT,   CURLE_UNSUPPORTED_PROTOCOL};
+    static const CURLcode permanent[] = {CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CERTPROBLEM,
+                                         CURLE_SSL_CACERT_BADFILE,       CURLE_SSL_CIPHER,
+                                         CURLE_SSL_ISSUER_ERROR,         CURLE_URL_MALFORMAT};
     const char *detail = call->error[0] != '\0' ? call->error : curl_easy_strerror(code);
     if (call->too_large)
         snprintf(text, size, "the reply is larger than %zu bytes", call->buffer_limit);

@@ -148,7 +148,7 @@ static enum outcome look_up(struct kube_client *client, const struct write *writ
     auto_free char *path = NULL;
     auto_err struct err problem = {0};
     json_t *now = NULL;
-    if (str_empty(write->name) ||
+    if (str_empty(write->name) || clock_mono(client->clock) >= write->run.deadline ||
         kube_path_make(write->kind, write->namespace_, write->name, NULL, &path, &problem) != 0)
         return OUTCOME_UNKNOWN;
     if (get_path(client, path, true, write->run.deadline, &now, &problem) != 0 && problem.code != ERR_NOT_FOUND) {

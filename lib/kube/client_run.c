@@ -169,15 +169,16 @@ static enum verdict receive(struct progress *progress, struct kube_call *call, s
     const struct kube_run *run = progress->run;
     struct kube_call_status status;
     bool in_time = kube_call_wait_header(call, run->deadline, &status);
-    bool hand_out = in_time && run->stream && status.status >= 200 && status.status < 300 &&
-                    (status.state == KUBE_CALL_RUNNING || status.state == KUBE_CALL_COMPLETE);
+    /* also when the body has broken off already: how much of it is of use is the reader's business */
+    bool hand_out =
+        in_time && run->stream && status.status >= 200 && status.status < 300 && status.state != KUBE_CALL_CANCELLED;
     if (in_time && status.state == KUBE_CALL_RUNNING && !hand_out)
         in_time = kube_call_wait_end(call, run->deadline, &status);
     bool timed_out = false;
     if (!in_time) {
         kube_call_abort(call, &status);
         timed_out = status.state != KUBE_CALL_COMPLETE && !kube_io_cancelled(progress->client->io);
-    } else if (status.state == KUBE_CALL_FAILED) {
+    } else if (status.state == KUBE_CALL_FAILED && !hand_out) {
         kube_call_abort(call, &status); /* it is over: now `sent` is exact */
     }
     if (!hand_out && status.state != KUBE_CALL_COMPLETE)
