@@ -48,11 +48,18 @@ const char *claim_provisioner(const struct kube_claim *claim)
     return name != NULL ? name : kube_annotation(&claim->object, KUBE_ANN_BETA_STORAGE_PROVISIONER);
 }
 
+/* Whole bytes, rounded up, are compared here, as upstream does; but without its overflow beyond 2^63-1. */
+static bool is_too_small_in_bytes(const struct kube_volume *volume, const struct kube_claim *claim)
+{
+    const __int128 byte = 1000000000;
+    return (volume->storage.nano + byte - 1) / byte < (claim->request.nano + byte - 1) / byte;
+}
+
 char *claim_check_volume(const struct kube_claim *claim, const struct kube_volume *volume)
 {
     if (volume->object.meta.deleting)
         return mem_printf("the volume is marked for deletion \"%s\"", volume->object.meta.name);
-    if (volume_is_too_small(volume, claim))
+    if (is_too_small_in_bytes(volume, claim))
         return mem_strdup("requested PV is too small");
     if (!str_eq(kube_volume_class(volume), kube_claim_class(claim)))
         return mem_strdup("storageClassName does not match");
