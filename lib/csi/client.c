@@ -256,20 +256,22 @@ static struct outcome exchange(struct csi_client *client, const struct csi_metho
     grpc_metadata_array_init(&headers);
     grpc_metadata_array_init(&trailers);
     const char *debug_text = NULL;
-    grpc_op ops[6] = {
-        {.op = GRPC_OP_SEND_INITIAL_METADATA,
-         .flags = GRPC_INITIAL_METADATA_WAIT_FOR_READY_EXPLICITLY_SET |
-                  (options->wait_for_ready ? GRPC_INITIAL_METADATA_WAIT_FOR_READY : 0)},
-        {.op = GRPC_OP_SEND_MESSAGE, .data = {.send_message = {.send_message = message}}},
-        {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT},
-        {.op = GRPC_OP_RECV_INITIAL_METADATA, .data = {.recv_initial_metadata = {.recv_initial_metadata = &headers}}},
-        {.op = GRPC_OP_RECV_MESSAGE, .data = {.recv_message = {.recv_message = &outcome.payload}}},
-        {.op = GRPC_OP_RECV_STATUS_ON_CLIENT,
-         .data = {.recv_status_on_client = {.trailing_metadata = &trailers,
-                                            .status = &outcome.status,
-                                            .status_details = &outcome.details,
-                                            .error_string = &debug_text}}},
-    };
+    grpc_op ops[6] = {{0}};
+    ops[0].op = GRPC_OP_SEND_INITIAL_METADATA;
+    ops[0].flags = GRPC_INITIAL_METADATA_WAIT_FOR_READY_EXPLICITLY_SET |
+                   (options->wait_for_ready ? GRPC_INITIAL_METADATA_WAIT_FOR_READY : 0);
+    ops[1].op = GRPC_OP_SEND_MESSAGE;
+    ops[1].data.send_message.send_message = message;
+    ops[2].op = GRPC_OP_SEND_CLOSE_FROM_CLIENT;
+    ops[3].op = GRPC_OP_RECV_INITIAL_METADATA;
+    ops[3].data.recv_initial_metadata.recv_initial_metadata = &headers;
+    ops[4].op = GRPC_OP_RECV_MESSAGE;
+    ops[4].data.recv_message.recv_message = &outcome.payload;
+    ops[5].op = GRPC_OP_RECV_STATUS_ON_CLIENT;
+    ops[5].data.recv_status_on_client.trailing_metadata = &trailers;
+    ops[5].data.recv_status_on_client.status = &outcome.status;
+    ops[5].data.recv_status_on_client.status_details = &outcome.details;
+    ops[5].data.recv_status_on_client.error_string = &debug_text;
     grpc_call_start_batch(call, ops, ARRAY_LEN(ops), call, NULL);
     if (options->cancel != NULL)
         stop_on(options->cancel, cancel_call, call);

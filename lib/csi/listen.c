@@ -66,9 +66,10 @@ static int remove_stale(const char *path, struct err *err)
 
 static int bind_private(struct csi_listener *listener, mode_t mode, struct err *err)
 {
-    auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return err_set_errno(err, errno, "socket");
+    listener->fd = fd;
     /* Linux makes the file with the mode of the socket itself, minus the umask. What the umask took away is given back
      * below; nobody can connect before listen(). */
     if (fchmod(fd, mode) < 0)
@@ -79,14 +80,12 @@ static int bind_private(struct csi_listener *listener, mode_t mode, struct err *
     struct stat status;
     if (lstat(listener->path, &status) < 0)
         return err_set_errno(err, errno, "socket %s", listener->path);
+    listener->device = status.st_dev;
+    listener->inode = status.st_ino;
     if ((status.st_mode & 07777) != mode && chmod(listener->path, mode) < 0)
         return err_set_errno(err, errno, "mode of socket %s", listener->path);
     if (listen(fd, SOMAXCONN) < 0)
         return err_set_errno(err, errno, "listen on socket %s", listener->path);
-    listener->device = status.st_dev;
-    listener->inode = status.st_ino;
-    listener->fd = fd;
-    fd = -1;
     return 0;
 }
 
@@ -115,7 +114,10 @@ int csi_listener_open(struct csi_listener *listener, char *path, mode_t mode, st
     lock_directory(directory);
     if (remove_stale(path, err) < 0)
         return -1;
-    return bind_private(listener, mode, err);
+    if (bind_private(listener, mode, err) == 0)
+        return 0;
+    csi_listener_close(listener);
+    return -1;
 }
 
 void csi_listener_close(struct csi_listener *listener)

@@ -70,7 +70,7 @@ char *csi_arena_strdup(struct csi_arena *arena, const char *text)
     size_t len = text == NULL ? 0 : strlen(text);
     char *copy = csi_arena_alloc(arena, len + 1);
     if (len > 0)
-        memcpy(copy, text, len);
+        memcpy(copy, text, len + 1);
     return copy;
 }
 

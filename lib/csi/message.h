@@ -36,11 +36,11 @@ char *csi_arena_printf(struct csi_arena *arena, const char *format, ...) __attri
 
 /* Sets a message field (a member of a oneof too) to a new empty message and returns it with the field's own type. */
 #define CSI_NEW(arena, message, field)                                                                                 \
-    ((__typeof__((message)->field))csi_message_set_new((arena), &(message)->base, #field))
+    ((__typeof__((message)->field))(csi_message_set_new((arena), &(message)->base, #field)))
 /* Appends a new empty message to a repeated field and returns it. A repeated field or map is filled either by these or
  * by hand (pointing at constant data or at a part of the request), not by both: that aborts. */
 #define CSI_ADD(arena, message, field)                                                                                 \
-    ((__typeof__(*(message)->field))csi_message_add_new((arena), &(message)->base, #field))
+    ((__typeof__(*(message)->field))(csi_message_add_new((arena), &(message)->base, #field)))
 /* Appends a copy of the text to a repeated string field. */
 #define CSI_ADD_STRING(arena, message, field, text)                                                                    \
     ((void)sizeof((message)->n_##field), csi_message_add_string((arena), &(message)->base, #field, (text)))

@@ -93,7 +93,7 @@ static void print_value(const ProtobufCFieldDescriptor *field, const void *at, s
         return;
     }
     case PROTOBUF_C_TYPE_MESSAGE:
-        print_message(LOAD(const ProtobufCMessage *, at), out, start);
+        print_message(LOAD(const void *, at), out, start);
         return;
     case PROTOBUF_C_TYPE_ENUM: {
         const ProtobufCEnumValue *value = protobuf_c_enum_descriptor_get_value(field->descriptor, LOAD(int, at));

@@ -73,7 +73,9 @@ static void call_unref(struct csi_call *call)
     server->in_flight -= call->has_arrived ? 1 : 0;
     pthread_cond_broadcast(&server->changed);
     pthread_mutex_unlock(&server->mutex);
+#ifndef __clang_analyzer__ /* it does not count references */
     free(call);
+#endif
 }
 
 static void start(struct csi_call *call, const grpc_op *ops, size_t n, struct tag *tag)
@@ -153,12 +155,13 @@ static void send_reply(struct csi_call *call, int code, const char *message, grp
 {
     auto_free char *clean = csi_text_clean(message, strlen(message), STATUS_TEXT_MAX);
     grpc_slice details = grpc_slice_from_copied_string(clean);
-    grpc_op ops[3] = {
-        {.op = GRPC_OP_SEND_INITIAL_METADATA},
-        {.op = GRPC_OP_SEND_STATUS_FROM_SERVER,
-         .data = {.send_status_from_server = {.status = (grpc_status_code)code, .status_details = &details}}},
-        {.op = GRPC_OP_SEND_MESSAGE, .data = {.send_message = {.send_message = payload}}},
-    };
+    grpc_op ops[3] = {{0}};
+    ops[0].op = GRPC_OP_SEND_INITIAL_METADATA;
+    ops[1].op = GRPC_OP_SEND_STATUS_FROM_SERVER;
+    ops[1].data.send_status_from_server.status = (grpc_status_code)code;
+    ops[1].data.send_status_from_server.status_details = &details;
+    ops[2].op = GRPC_OP_SEND_MESSAGE;
+    ops[2].data.send_message.send_message = payload;
     start(call, ops, payload == NULL ? 2 : 3, &call->sent);
     grpc_slice_unref(details);
     if (payload != NULL)
@@ -343,8 +346,8 @@ static void refuse(struct csi_call *call, int code, const char *text, const char
 static void accept_call(struct csi_call *call, bool draining)
 {
     call->arrival = clock_mono(clock_real());
-    grpc_op close_op = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER,
-                        .data = {.recv_close_on_server = {.cancelled = &call->closed_by_cancel}}};
+    grpc_op close_op = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
+    close_op.data.recv_close_on_server.cancelled = &call->closed_by_cancel;
     start(call, &close_op, 1, &call->closed);
     auto_free char *path = csi_text_clean(GRPC_SLICE_START_PTR(call->details.method),
                                           GRPC_SLICE_LENGTH(call->details.method), METHOD_TEXT_MAX);
@@ -359,7 +362,8 @@ static void accept_call(struct csi_call *call, bool draining)
         refuse(call, CSI_UNIMPLEMENTED, text, path);
         return;
     }
-    grpc_op read_op = {.op = GRPC_OP_RECV_MESSAGE, .data = {.recv_message = {.recv_message = &call->payload}}};
+    grpc_op read_op = {.op = GRPC_OP_RECV_MESSAGE};
+    read_op.data.recv_message.recv_message = &call->payload;
     start(call, &read_op, 1, &call->payload_read);
 }
 

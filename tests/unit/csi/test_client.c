@@ -60,7 +60,9 @@ static int run_driver(const char *path)
 
 static void start_driver(struct fixture *fixture)
 {
-    char *const argv[] = {"/proc/self/exe", "serve", fixture->path, NULL};
+    char program[4096] = "";
+    assert_true(readlink("/proc/self/exe", program, sizeof(program) - 1) > 0);
+    char *const argv[] = {program, "serve", fixture->path, NULL};
     assert_int_equal(posix_spawn(&fixture->driver, argv[0], NULL, NULL, argv, environ), 0);
 }
 
