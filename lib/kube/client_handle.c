@@ -367,6 +367,8 @@ bool kube_call_explain(CURLcode code, const struct kube_call *call, char *text, 
         snprintf(text, size, "the reply is larger than %zu bytes", call->buffer_limit);
     else if (call->vetoed)
         snprintf(text, size, "the connection broke before the server answered");
+    else if (code == CURLE_SSL_CONNECT_ERROR)
+        snprintf(text, size, "TLS handshake failed: %s", detail); /* OpenSSL's own words do not say that */
     else
         snprintf(text, size, "%s", detail);
     bool hopeless = call->too_large;

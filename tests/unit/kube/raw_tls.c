@@ -64,6 +64,8 @@ static X509 *make(const char *name, EVP_PKEY *key, X509 *issuer, EVP_PKEY *issue
     X509 *by = issuer != NULL ? issuer : certificate;
     extend(certificate, by, NID_basic_constraints, issuer != NULL ? "CA:FALSE" : "critical,CA:TRUE");
     extend(certificate, by, NID_subject_key_identifier, "hash");
+    if (issuer != NULL)
+        extend(certificate, by, NID_authority_key_identifier, "keyid");
     if (alternatives != NULL)
         extend(certificate, by, NID_subject_alt_name, alternatives);
     check(X509_sign(certificate, issuer_key, EVP_sha256()) > 0);
