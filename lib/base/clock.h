@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Time and randomness come through here, so that tests drive them: nothing else calls clock_gettime, sleeps or draws random
- * numbers. All times are nanoseconds (int64_t). Monotonic times are for deadlines, wall times for what users see.
+ * Time and randomness come through here, so that tests drive them: nothing else calls clock_gettime, sleeps or draws
+ * random numbers. All times are nanoseconds (int64_t). Monotonic times are for deadlines, wall times for what users
+ * see.
  */
 #ifndef BERTH_BASE_CLOCK_H
 #define BERTH_BASE_CLOCK_H
@@ -18,8 +19,8 @@ struct clock; /* thread-safe */
 
 struct clock *clock_real(void); /* shared, never freed */
 
-/* A clock that moves only when told to; waits on it end when it is advanced past their deadline or when they are signalled.
- * Starts at mono 1 s and the given wall time. */
+/* A clock that moves only when told to; waits on it end when it is advanced past their deadline or when they are
+ * signalled. Starts at mono 1 s and the given wall time. */
 struct clock *clock_fake_new(int64_t wall_ns);
 void clock_fake_advance(struct clock *clock, int64_t ns);
 /* Waits (real time, at most 10 s) until `waiters` threads wait on this clock with a deadline; false on time-out. */
@@ -49,8 +50,8 @@ struct rng *rng_real(void); /* shared, never freed */
 struct rng *rng_seeded_new(uint64_t seed);
 void rng_free(struct rng *rng); /* seeded ones; NULL and the real one are ignored */
 uint64_t rng_u64(struct rng *rng);
-uint64_t rng_below(struct rng *rng, uint64_t limit); /* 0 … limit-1, uniform */
-double rng_unit(struct rng *rng);                    /* [0, 1) */
+uint64_t rng_below(struct rng *rng, uint64_t limit);            /* 0 … limit-1, uniform */
+double rng_unit(struct rng *rng);                               /* [0, 1) */
 int64_t rng_jitter(struct rng *rng, int64_t ns, double factor); /* ns … ns * (1 + factor) */
 #define RNG_UUID_SIZE 37
 char *rng_uuid(struct rng *rng, char buffer[RNG_UUID_SIZE]); /* version 4, lower case */

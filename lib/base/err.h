@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One error object for everything that can fail. A function that fails returns -1 (or NULL) and fills the `struct err *`
- * it was given; callers wrap context around the message on its way up, so that the user reads
- * "patch claim default/data: 409 Conflict: …" and can act on it.
+ * One error object for everything that can fail. A function that fails returns -1 (or NULL) and fills the struct err it
+ * was given last; callers wrap context around the message on its way up, so that the user reads "patch claim
+ * default/data: 409 Conflict: …" and can act on it.
  */
 #ifndef BERTH_BASE_ERR_H
 #define BERTH_BASE_ERR_H

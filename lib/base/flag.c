@@ -331,10 +331,11 @@ static void log_ignored(void)
 enum flag_result flag_parse(const struct flag_program *program, int argc, char **argv, void *options, struct strv *rest)
 {
     /* hidden ones first: an old name of a flag shares its field, and the default of the new name counts */
-    for (size_t i = 0; i < 2 * program->count; i++) {
-        const struct flag *flag = &program->flags[i % program->count];
-        if (flag->hidden == (i < program->count))
-            store_default(flag, options);
+    for (int hidden = 1; hidden >= 0; hidden--) {
+        for (size_t i = 0; i < program->count; i++) {
+            if (program->flags[i].hidden == (hidden == 1))
+                store_default(&program->flags[i], options);
+        }
     }
     free(parsed.set);
     parsed.program = program;

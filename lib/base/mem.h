@@ -41,6 +41,14 @@ static inline void mem_cleanup_free(void *pointer)
 void mem_cleanup_close(const int *fd);
 #define auto_close __attribute__((cleanup(mem_cleanup_close)))
 
+/* Hands a descriptor out of an auto_close variable. */
+static inline int mem_take_fd(int *fd)
+{
+    int taken = *fd;
+    *fd = -1;
+    return taken;
+}
+
 /* Hands ownership out of an auto_free variable: `return mem_take(text);` */
 #define mem_take(variable)                                                                                             \
     __extension__({                                                                                                    \

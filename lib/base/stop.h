@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stopping and threads. A `struct stop` is a one-way switch shared by all threads of a component: everybody who waits also
- * waits for it. Signals are turned into it by stop_on_signals, in a thread of their own, so no code runs in signal context.
+ * Stopping and threads. A `struct stop` is a one-way switch shared by all threads of a component: everybody who waits
+ * also waits for it. Signals are turned into it by stop_on_signals, in a thread of their own, so no code runs in signal
+ * context.
  */
 #ifndef BERTH_BASE_STOP_H
 #define BERTH_BASE_STOP_H
@@ -14,10 +15,10 @@
 struct stop;
 
 struct stop *stop_new(void);
-void stop_free(struct stop *stop);       /* nobody may use it any more */
-void stop_request(struct stop *stop);    /* idempotent, thread-safe */
+void stop_free(struct stop *stop);    /* nobody may use it any more */
+void stop_request(struct stop *stop); /* idempotent, thread-safe */
 bool stop_requested(const struct stop *stop);
-int stop_fd(const struct stop *stop);    /* readable once requested: for poll(); owned by stop */
+int stop_fd(const struct stop *stop); /* readable once requested: for poll(); owned by stop */
 /* Sleeps until `deadline` (monotonic); true when a stop was requested meanwhile. */
 bool stop_wait_until(struct stop *stop, struct clock *clock, int64_t deadline);
 bool stop_sleep(struct stop *stop, struct clock *clock, int64_t ns); /* the same, from now */

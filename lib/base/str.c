@@ -57,6 +57,8 @@ void str_vaddf(struct str *str, const char *format, va_list args)
     va_list again;
     va_copy(again, args);
     size_t room = str->cap - str->len;
+    /* the analyzer loses sight of va_start when it looks into str_addf */
+    // NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized)
     int len = vsnprintf(room > 0 ? str->data + str->len : NULL, room, format, args);
     if (len > 0 && (size_t)len >= room) {
         str_reserve(str, (size_t)len);

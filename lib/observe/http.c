@@ -292,6 +292,6 @@ int observe_http_start(struct observe_http *http, const char *address, struct er
                                     STACK_SIZE, MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_END);
     if (http->daemon == NULL)
         return err_set(err, ERR_INTERNAL, "start the HTTP server on %s", address);
-    fd = -1; /* the server closes it */
+    (void)mem_take_fd(&fd); /* the server closes it */
     return 0;
 }

@@ -15,13 +15,16 @@ static int split_address(const char *address, char **host, char **port, struct e
 {
     const char *colon = strrchr(address, ':');
     uint64_t number = 0;
-    if (colon == NULL || !str_parse_u64(colon + 1, &number) || number > 65535)
-        return err_set(err, ERR_INVALID, "\"%s\" is no address to listen on: use host:port, [ipv6]:port or :port",
-                       address);
+    if (colon == NULL || !str_parse_u64(colon + 1, &number) || number > 65535) {
+        err_set(err, ERR_INVALID, "\"%s\" is no address to listen on: use host:port, [ipv6]:port or :port", address);
+        return -1;
+    }
     size_t len = (size_t)(colon - address);
     bool bracketed = len >= 2 && address[0] == '[' && address[len - 1] == ']';
-    if (!bracketed && memchr(address, ':', len) != NULL)
-        return err_set(err, ERR_INVALID, "\"%s\" is no address to listen on: write [ipv6]:port", address);
+    if (!bracketed && memchr(address, ':', len) != NULL) {
+        err_set(err, ERR_INVALID, "\"%s\" is no address to listen on: write [ipv6]:port", address);
+        return -1;
+    }
     *host = bracketed ? mem_strndup(address + 1, len - 2) : mem_strndup(address, len);
     *port = mem_strdup(colon + 1);
     return 0;
@@ -40,9 +43,7 @@ static int open_one(const struct addrinfo *info)
         setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
     if (bind(fd, info->ai_addr, info->ai_addrlen) != 0 || listen(fd, 32) != 0)
         return -1;
-    int opened = fd;
-    fd = -1;
-    return opened;
+    return mem_take_fd(&fd);
 }
 
 /* The first address of that family that can be listened on. */
@@ -58,12 +59,14 @@ static int open_family(const struct addrinfo *list, int family)
 
 static int bound_port(int fd)
 {
-    struct sockaddr_storage storage = {0};
-    socklen_t len = sizeof(storage);
-    getsockname(fd, (struct sockaddr *)&storage, &len);
-    in_port_t port = storage.ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)(const void *)&storage)->sin6_port
-                                                   : ((const struct sockaddr_in *)(const void *)&storage)->sin_port;
-    return ntohs(port);
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } bound = {.v6 = {.sin6_port = 0}};
+    socklen_t len = sizeof(bound);
+    getsockname(fd, &bound.any, &len);
+    return ntohs(bound.any.sa_family == AF_INET6 ? bound.v6.sin6_port : bound.v4.sin_port);
 }
 
 int listen_open(const char *address, int *port, struct err *err)

@@ -291,10 +291,10 @@ static int compare_samples(const void *a, const void *b)
 static void add_samples(struct str *out, const struct family *family)
 {
     size_t count = 0;
-    auto_free const struct sample **samples = mem_calloc(map_len(family->samples), sizeof(struct sample *));
+    auto_free const struct sample **samples = mem_calloc(map_len(family->samples), sizeof(void *));
     for (struct map_iter it = {0}; map_next(family->samples, &it);)
         samples[count++] = it.value;
-    qsort((void *)samples, count, sizeof(*samples), compare_samples);
+    qsort((void *)samples, count, sizeof(void *), compare_samples);
     for (size_t i = 0; i < count; i++)
         add_sample(out, family->definition, samples[i]);
 }

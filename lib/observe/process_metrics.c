@@ -5,7 +5,6 @@
 #include "lib/observe/metrics.h"
 
 #include <dirent.h>
-#include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -56,22 +55,24 @@ static void collect_stat(struct metrics *metrics)
     auto_err struct err err = {0};
     if (file_read("/proc/self/stat", 4096, &text, NULL, &err) != 0)
         return;
-    /* the second field is the name in parentheses, which may hold anything: counted from behind it */
+    /* Numbered from 1 by proc(5). The second field is the name in parentheses, which may hold anything, also spaces:
+     * counted from behind it. */
+    enum { FIRST = 3, USER_TICKS = 14, KERNEL_TICKS = 15, THREADS = 20, VIRTUAL_BYTES = 23, RESIDENT_PAGES = 24 };
+    static const unsigned wanted[] = {USER_TICKS, KERNEL_TICKS, THREADS, VIRTUAL_BYTES, RESIDENT_PAGES};
+    uint64_t values[RESIDENT_PAGES + 1] = {0};
     const char *rest = strrchr(text, ')');
-    unsigned long long user = 0;
-    unsigned long long kernel = 0;
-    unsigned long long thread_count = 0;
-    unsigned long long virtual_bytes = 0;
-    unsigned long long resident_pages = 0;
-    if (rest == NULL || sscanf(rest,
-                               ") %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu %llu %*s %*s %*s %*s %llu %*s %*s "
-                               "%llu %llu",
-                               &user, &kernel, &thread_count, &virtual_bytes, &resident_pages) != 5)
-        return;
-    set(metrics, &cpu, (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK));
-    set(metrics, &threads, (double)thread_count);
-    set(metrics, &virtual_memory, (double)virtual_bytes);
-    set(metrics, &resident, (double)resident_pages * (double)sysconf(_SC_PAGESIZE));
+    auto_strv struct strv fields = {0};
+    if (rest != NULL && rest[1] == ' ')
+        strv_split(&fields, rest + 2, ' ');
+    for (size_t i = 0; i < ARRAY_LEN(wanted); i++) {
+        size_t at = wanted[i] - FIRST;
+        if (at >= fields.len || !str_parse_u64(fields.items[at], &values[wanted[i]]))
+            return;
+    }
+    set(metrics, &cpu, (double)(values[USER_TICKS] + values[KERNEL_TICKS]) / (double)sysconf(_SC_CLK_TCK));
+    set(metrics, &threads, (double)values[THREADS]);
+    set(metrics, &virtual_memory, (double)values[VIRTUAL_BYTES]);
+    set(metrics, &resident, (double)values[RESIDENT_PAGES] * (double)sysconf(_SC_PAGESIZE));
 }
 
 static void collect_fds(struct metrics *metrics)
@@ -104,6 +105,7 @@ void metrics_register_process(struct metrics *metrics)
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         metrics_register(metrics, all[i]);
     /* a moment late, but true: what /proc says is relative to a boot time that containers often see falsified */
-    set(metrics, &start_time, (double)(clock_wall(clock_real()) / CLOCK_MS) / 1000);
+    int64_t milliseconds = clock_wall(clock_real()) / CLOCK_MS;
+    set(metrics, &start_time, (double)milliseconds / 1000);
     metrics_on_scrape(metrics, collect, NULL);
 }

@@ -150,9 +150,9 @@ static void test_wide_tree(void **state)
         put(fd, name);
         if (i % 10 != 0)
             continue;
-        strcat(name, ".d");
+        snprintf(name, sizeof(name), "%08d.d", i);
         assert_int_equal(mkdirat(fd, name, 0700), 0);
-        strcat(name, "/f");
+        snprintf(name, sizeof(name), "%08d.d/f", i);
         put(fd, name);
     }
     int before = open_descriptors();

@@ -108,13 +108,13 @@ static void test_remove_while_iterating(void **state)
     int seen = 0;
     for (struct map_iter it = {0}; map_next(map, &it); seen++) {
         assert_string_equal(it.key, it.value);
-        if (atoi(it.key) % 2 == 0)
+        if (strtol(it.key, NULL, 10) % 2 == 0)
             assert_true(map_remove(map, it.key));
     }
     assert_int_equal(seen, 1000);
     assert_int_equal(map_len(map), 500);
     for (struct map_iter it = {0}; map_next(map, &it);)
-        assert_int_equal(atoi(it.key) % 2, 1);
+        assert_int_equal(strtol(it.key, NULL, 10) % 2, 1);
     map_clear(map);
     assert_int_equal(map_len(map), 0);
     for (struct map_iter it = {0}; map_next(map, &it);)

@@ -3,6 +3,8 @@
 
 #include "lib/base/mem.h"
 
+#include <stdio.h>
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -165,7 +167,7 @@ static const char *shortest(double value)
     static char text[40];
     auto_str struct str s = {0};
     str_add_double(&s, value);
-    strcpy(text, s.data);
+    snprintf(text, sizeof(text), "%s", s.data);
     return text;
 }
 

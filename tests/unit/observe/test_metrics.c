@@ -231,7 +231,7 @@ static void test_threads(void **state)
     }
     for (int i = 0; i < THREADS; i++)
         thread_join(threads[i]);
-    assert_true(metric_value(metrics, &requests, LABELS("GET", "500")) == THREADS * ROUNDS / 2);
+    assert_true(metric_value(metrics, &requests, LABELS("GET", "500")) == 0.5 * THREADS * ROUNDS);
     assert_true(metric_value(metrics, &latency, LABELS("d")) == THREADS * ROUNDS);
     metrics_free(metrics);
 }
