@@ -368,10 +368,7 @@ void kube_store_relist_finish(struct kube_store *store, uint64_t resource_versio
     if (!store->relisting)
         return;
     take_refused(store, resource_version, &old);
-    size_t first = old.len;
-    remove_missing(store, resource_version, &old);
-    for (size_t i = first; i < old.len; i++)
-        bury(store, old.items[i]->meta.uid, resource_version);
+    remove_missing(store, resource_version, &old); /* needs no graves: `listed` says the same */
     if (resource_version > store->listed)
         store->listed = resource_version;
     end_relist(store, &refused);

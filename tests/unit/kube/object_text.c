@@ -29,8 +29,10 @@ struct kube_object *object_of_text_with(const struct kube_kind *kind, const char
     json_t *json = json_of_text(text);
     auto_err struct err err = {0};
     struct kube_object *object = kube_object_decode(kind, json, options, &err);
-    if (object == NULL)
+    if (object == NULL) {
         fail_msg("%s", err_text(&err));
+        return NULL; /* not reached, but analysers do not know */
+    }
     /* nothing may point into the JSON */
     json_decref(json);
     assert_ptr_equal(object->kind, kind);

@@ -181,7 +181,22 @@ static void test_replaced_under_the_same_name(void **state)
     kube_store_remove(store, "n", "a", "u2", 21);
     assert_false(put_reply(store, "a", "u1", 14));
     assert_string_equal(str_text(&log), "+a@10 a@10>20 -a@20 ");
+    /* the same when nobody ever tells of the first one's deletion */
+    put(store, "b", "u3", 30);
+    put(store, "b", "u4", 40);
+    kube_store_remove(store, "n", "b", "u4", 41);
+    assert_false(put_reply(store, "b", "u3", 31));
     kube_store_free(store);
+}
+
+static void assert_refused_replies(struct kube_store *store, int first, int last)
+{
+    for (int i = first; i <= last; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "c%d", i);
+        if (put_reply(store, name, name, (uint64_t)i))
+            fail_msg("%s was taken", name);
+    }
 }
 
 static void test_many_deletions(void **state)
@@ -192,10 +207,11 @@ static void test_many_deletions(void **state)
     for (int i = 1; i <= 10000; i++) {
         snprintf(name, sizeof(name), "c%d", i);
         kube_store_remove(store, "n", name, name, (uint64_t)i);
+        if (i == 1000)
+            assert_refused_replies(store, 1, i);
     }
     /* the last 4096 are remembered, no more */
-    assert_false(put_reply(store, "c10000", "c10000", 10000));
-    assert_false(put_reply(store, "c5905", "c5905", 5905));
+    assert_refused_replies(store, 5905, 10000);
     assert_true(put_reply(store, "c5904", "c5904", 5904));
     kube_store_free(store);
 }
@@ -272,6 +288,216 @@ static void test_relist_abort(void **state)
     assert_int_equal(version_of(store, "a"), 0);
     assert_int_equal(version_of(store, "b"), 6);
     kube_store_free(store);
+}
+
+/* A restored server: its revisions ran on past ours, but the objects of the list are older than what we hold. */
+static void test_list_corrects_another_history(void **state)
+{
+    (void)state;
+    auto_str struct str log = {0};
+    struct kube_store *store = kube_store_new(&kube_kind_claim);
+    int volumes = kube_store_add_index(store, by_volume);
+    auto_unref struct kube_object *newer = claim("a", "u1", 50, "pv-new");
+    auto_unref struct kube_object *restored = claim("a", "u1", 30, "pv-old");
+    kube_store_put(store, newer);
+    put(store, "lost", "u2", 51);
+    kube_store_remove(store, "n", "back", "u3", 52);
+    kube_store_listen(store, record, &log);
+    kube_store_relist_begin(store);
+    assert_false(kube_store_put(store, restored));
+    assert_false(put(store, "back", "u3", 20));
+    assert_string_equal(str_text(&log), "");
+    kube_store_relist_finish(store, 60);
+    assert_string_equal(str_text(&log), "a@50>30 +back@20 -lost@51 ");
+    assert_int_equal(kube_store_count(store, volumes, "pv-old"), 1);
+    assert_int_equal(kube_store_count(store, volumes, "pv-new"), 0);
+    kube_store_free(store);
+}
+
+static void test_list_is_behind_our_own_writes(void **state)
+{
+    (void)state;
+    struct kube_store *store = kube_store_new(&kube_kind_claim);
+    put(store, "a", "u1", 10);
+    kube_store_relist_begin(store);
+    /* taken at 20; meanwhile one is changed, one created and one deleted at later versions */
+    put_reply(store, "a", "u1", 25);
+    put_reply(store, "b", "u2", 26);
+    kube_store_remove(store, "n", "c", "u3", 27);
+    assert_false(put(store, "a", "u1", 10));
+    assert_false(put(store, "c", "u3", 11));
+    kube_store_relist_finish(store, 20);
+    assert_int_equal(version_of(store, "a"), 25);
+    assert_int_equal(version_of(store, "b"), 26);
+    assert_int_equal(version_of(store, "c"), 0);
+    kube_store_free(store);
+}
+
+static void test_list_of_a_reset_history(void **state)
+{
+    (void)state;
+    struct kube_store *store = kube_store_new(&kube_kind_claim);
+    kube_store_relist_begin(store);
+    put(store, "a", "u1", 100);
+    put(store, "b", "u2", 101);
+    kube_store_relist_finish(store, 110);
+    kube_store_remove(store, "n", "b", "u2", 111);
+    kube_store_relist_begin(store);
+    put(store, "a", "u1", 7);
+    put(store, "b", "u2", 8);
+    put_reply(store, "ours", "u4", 120); /* of the other history */
+    kube_store_relist_finish_reset(store, 9);
+    assert_int_equal(version_of(store, "a"), 7);
+    assert_int_equal(version_of(store, "b"), 8);
+    assert_int_equal(kube_store_len(store), 2);
+    assert_true(put(store, "new", "u3", 10));
+    assert_true(put(store, "a", "u1", 11));
+    kube_store_remove(store, "n", "b", "u2", 12);
+    assert_false(put_reply(store, "b", "u2", 11));
+    kube_store_free(store);
+}
+
+/* ---- a server with a history, a watch that lags and breaks, and replies that come whenever they like ---- */
+
+#define SIM_NAMES 12
+#define SIM_EVENTS 600
+struct sim_version {
+    int name;
+    int life; /* which object of that name: the uid */
+    uint64_t version;
+    bool deleted;
+};
+struct sim {
+    struct rng *rng;
+    struct kube_store *store;
+    struct sim_version now[SIM_NAMES]; /* version 0: not there */
+    struct sim_version events[SIM_EVENTS];
+    size_t event_count, watched;
+    struct sim_version replies[SIM_EVENTS];
+    size_t reply_count;
+    int lives;
+};
+
+static struct kube_object *sim_object(const struct sim_version *version)
+{
+    char name[16];
+    char uid[16];
+    snprintf(name, sizeof(name), "c%d", version->name);
+    snprintf(uid, sizeof(uid), "u%d", version->life);
+    return claim(name, uid, version->version, "");
+}
+
+/* One write on the server; the reply to it may come later, or never. */
+static void sim_write(struct sim *sim)
+{
+    if (sim->event_count == SIM_EVENTS)
+        return;
+    struct sim_version *now = &sim->now[rng_below(sim->rng, SIM_NAMES)];
+    struct sim_version event = *now;
+    event.name = (int)(now - sim->now);
+    event.version = sim->event_count + 1;
+    event.deleted = now->version != 0 && rng_below(sim->rng, 3) == 0;
+    if (now->version == 0)
+        event.life = ++sim->lives;
+    *now = event;
+    if (event.deleted)
+        now->version = 0;
+    sim->events[sim->event_count++] = event;
+    if (!event.deleted && rng_below(sim->rng, 2) == 0)
+        sim->replies[sim->reply_count++] = event;
+}
+
+static void sim_watch(struct sim *sim)
+{
+    if (sim->watched == sim->event_count)
+        return;
+    const struct sim_version *event = &sim->events[sim->watched++];
+    auto_unref struct kube_object *object = sim_object(event);
+    if (event->deleted)
+        kube_store_remove(sim->store, "n", object->meta.name, object->meta.uid, event->version);
+    else
+        kube_store_put(sim->store, object);
+}
+
+static void sim_reply(struct sim *sim)
+{
+    if (sim->reply_count == 0)
+        return;
+    size_t i = rng_below(sim->rng, sim->reply_count);
+    auto_unref struct kube_object *object = sim_object(&sim->replies[i]);
+    sim->replies[i] = sim->replies[--sim->reply_count];
+    kube_store_put_reply(sim->store, object);
+}
+
+/* The watch broke; the list is a snapshot, while the world goes on. */
+static void sim_relist(struct sim *sim)
+{
+    struct sim_version snapshot[SIM_NAMES];
+    memcpy(snapshot, sim->now, sizeof(snapshot));
+    size_t at = sim->event_count;
+    bool breaks = rng_below(sim->rng, 5) == 0;
+    kube_store_relist_begin(sim->store);
+    for (size_t i = 0; i < SIM_NAMES; i++) {
+        if (rng_below(sim->rng, 3) == 0)
+            sim_write(sim);
+        if (rng_below(sim->rng, 2) == 0)
+            sim_reply(sim);
+        if (snapshot[i].version == 0)
+            continue;
+        auto_unref struct kube_object *object = sim_object(&snapshot[i]);
+        kube_store_put(sim->store, object);
+        if (breaks && i == SIM_NAMES / 2) {
+            kube_store_relist_abort(sim->store);
+            return;
+        }
+    }
+    kube_store_relist_finish(sim->store, at);
+    sim->watched = at;
+}
+
+static void sim_check(struct sim *sim, uint64_t seed)
+{
+    size_t len = 0;
+    for (int i = 0; i < SIM_NAMES; i++) {
+        char name[16];
+        snprintf(name, sizeof(name), "c%d", i);
+        auto_unref struct kube_object *object = kube_store_get(sim->store, "n", name);
+        uint64_t have = object != NULL ? object->meta.resource_version : 0;
+        if (have != sim->now[i].version)
+            fail_msg("seed %llu: %s is at %llu here and at %llu on the server", (unsigned long long)seed, name,
+                     (unsigned long long)have, (unsigned long long)sim->now[i].version);
+        len += have != 0 ? 1 : 0;
+    }
+    assert_int_equal(kube_store_len(sim->store), len);
+}
+
+static void test_ends_equal_to_the_server(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        struct sim *sim = mem_new(struct sim);
+        sim->rng = rng_seeded_new(seed);
+        sim->store = kube_store_new(&kube_kind_claim);
+        while (sim->event_count < SIM_EVENTS) {
+            uint64_t dice = rng_below(sim->rng, 100);
+            if (dice < 40)
+                sim_write(sim);
+            else if (dice < 75)
+                sim_watch(sim);
+            else if (dice < 97)
+                sim_reply(sim);
+            else
+                sim_relist(sim);
+        }
+        while (sim->watched < sim->event_count || sim->reply_count > 0) {
+            sim_watch(sim);
+            sim_reply(sim);
+        }
+        sim_check(sim, seed);
+        kube_store_free(sim->store);
+        rng_free(sim->rng);
+        free(sim);
+    }
 }
 
 static void test_index(void **state)
@@ -545,6 +771,10 @@ int main(void)
         cmocka_unit_test(test_relist),
         cmocka_unit_test(test_reply_during_relist_is_no_item),
         cmocka_unit_test(test_relist_abort),
+        cmocka_unit_test(test_list_corrects_another_history),
+        cmocka_unit_test(test_list_is_behind_our_own_writes),
+        cmocka_unit_test(test_list_of_a_reset_history),
+        cmocka_unit_test(test_ends_equal_to_the_server),
         cmocka_unit_test(test_index),
         cmocka_unit_test(test_list_and_each),
         cmocka_unit_test(test_random_against_model),
