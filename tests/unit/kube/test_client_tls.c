@@ -26,10 +26,10 @@ static char *text_of(const char *text)
 }
 
 /* GET /x at the server with this config; the status, or -1 with err. */
-static int get(struct kube_config *config, struct clock *clock, struct err *err)
+static int get(struct kube_config *config, int64_t timeout, struct err *err)
 {
     struct kube_client *client;
-    struct kube_client_options options = {.clock = clock, .request_timeout = CLOCK_SECOND};
+    struct kube_client_options options = {.request_timeout = timeout};
     assert_int_equal(kube_client_new(config, &options, &client, err), 0);
     struct kube_response response;
     int result = kube_request(client, "GET", "/x", NULL, NULL, &response, err);
@@ -73,7 +73,7 @@ static void test_verification(void **state)
                                      .ca_data = cases[i].trusted ? cases[i].trusted->authority : NULL,
                                      .insecure = cases[i].insecure,
                                      .tls_server_name = text_of(cases[i].name)};
-        int status = get(&config, NULL, &err);
+        int status = get(&config, 10 * CLOCK_SECOND, &err);
         if (status != (cases[i].problem != NULL ? -1 : 200))
             fail_msg("case %zu: %d, %s", i, status, err_text(&err));
         if (cases[i].problem != NULL) {
@@ -131,19 +131,19 @@ static void test_authority_file_and_client_certificate(void **state)
                                  .ca_file = authority,
                                  .client_certificate_data = tls->client_certificate,
                                  .client_key_data = tls->client_key};
-    assert_int_equal(get(&config, NULL, &err), 200);
+    assert_int_equal(get(&config, 10 * CLOCK_SECOND, &err), 200);
     assert_string_equal(raw_server_peer(server, 0), "berth-client");
     config.client_certificate_data = config.client_key_data = NULL;
     config.client_certificate_file = certificate;
     config.client_key_file = key;
-    assert_int_equal(get(&config, NULL, &err), 200);
+    assert_int_equal(get(&config, 10 * CLOCK_SECOND, &err), 200);
     assert_string_equal(raw_server_peer(server, 1), "berth-client");
     config.client_key_file = certificate; /* no key in there */
-    assert_int_equal(get(&config, NULL, &err), -1);
+    assert_int_equal(get(&config, 10 * CLOCK_SECOND, &err), -1);
     assert_int_equal(err.code, ERR_UNAVAILABLE);
     config.client_key_file = key;
     config.ca_file = text_of("/nonexistent/ca.crt");
-    assert_int_equal(get(&config, NULL, &err), -1);
+    assert_int_equal(get(&config, 10 * CLOCK_SECOND, &err), -1);
     assert_non_null(strstr(err_text(&err), "/nonexistent/ca.crt"));
     remove_dir(directory);
     raw_server_stop(server);
@@ -174,10 +174,10 @@ static void test_proxy(void **state)
     auto_free char *url = mem_printf("http://127.0.0.1:%d", raw_server_port(proxy));
     struct kube_config config = {.server = text_of("http://cluster.test:8080"), .proxy_url = url};
     auto_err struct err err = {0};
-    assert_int_equal(get(&config, NULL, &err), 200);
+    assert_int_equal(get(&config, 10 * CLOCK_SECOND, &err), 200);
     assert_string_equal(raw_server_line(proxy, 0), "GET http://cluster.test:8080/x");
     config.server = text_of("https://cluster.test");
-    assert_int_equal(get(&config, NULL, &err), -1); /* the proxy opens no tunnel */
+    assert_int_equal(get(&config, CLOCK_SECOND / 2, &err), -1); /* the proxy opens no tunnel */
     assert_string_equal(raw_server_line(proxy, 1), "CONNECT cluster.test:443");
     assert_null(strstr(raw_server_head(proxy, 1), "Authorization"));
     raw_server_stop(proxy);
