@@ -3,6 +3,7 @@
 
 #include "lib/base/mem.h"
 #include "tests/devapi/controllers.h"
+#include "tests/devapi/protobuf.h"
 #include "tests/devapi/quantity.h"
 #include "tests/devapi/render.h"
 #include "tests/devapi/tree.h"
@@ -70,25 +71,40 @@ static int check_type(const struct request *request, const json_t *object, struc
                              request->kind->kind);
 }
 
-json_t *object_read(struct server *server, const struct request *request, struct reply *reply)
+/* The body as a tree, whatever its encoding; NULL with the reply filled. */
+static json_t *decode_body(const struct request *request, struct reply *reply)
 {
-    (void)server;
+    auto_err struct err err = {0};
+    json_error_t error;
     const char *type = request->content_type;
+    json_t *object = NULL;
+    if (protobuf_is_object(request->body, request->body_len)) {
+        object = protobuf_decode_object(request->body, request->body_len, &err);
+        if (object == NULL)
+            reply_fail(reply, 415, "UnsupportedMediaType", NULL, NULL, NULL, "%s", err_text(&err));
+        return object;
+    }
     if (type != NULL && strstr(type, "json") == NULL && strstr(type, "yaml") == NULL && !str_starts(type, "*/*")) {
         reply_fail(reply, 415, "UnsupportedMediaType", NULL, NULL, NULL,
                    "the body of the request was in an unknown format - accepted media types include: application/json");
         return NULL;
     }
-    json_error_t error;
-    auto_json json_t *object = json_loadb(request->body, request->body_len, 0, &error);
-    if (!json_is_object(object)) {
-        reply_bad_request(reply,
-                          "the object provided is unrecognized (must be of type %s): couldn't get version/kind; json "
-                          "parse error: %s",
-                          request->kind->kind, object == NULL ? error.text : "not an object");
-        return NULL;
-    }
-    if (check_type(request, object, reply) != 0)
+    object = json_loadb(request->body, request->body_len, 0, &error);
+    if (json_is_object(object))
+        return object;
+    reply_bad_request(reply,
+                      "the object provided is unrecognized (must be of type %s): couldn't get version/kind; json parse "
+                      "error: %s",
+                      request->kind->kind, object == NULL ? error.text : "not an object");
+    json_decref(object);
+    return NULL;
+}
+
+json_t *object_read(struct server *server, const struct request *request, struct reply *reply)
+{
+    (void)server;
+    auto_json json_t *object = decode_body(request, reply);
+    if (object == NULL || check_type(request, object, reply) != 0)
         return NULL;
     if (!json_is_object(json_object_get(object, "metadata")))
         json_object_set_new(object, "metadata", json_object());

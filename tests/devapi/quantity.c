@@ -75,8 +75,8 @@ static int split(const char *text, struct parts *parts, struct err *err)
     return any && len < QUANTITY_SIZE - 1 ? parse_suffix(text, parts, err) : malformed(err);
 }
 
-/* Whether the server keeps the text: its fast path holds the number in an int64 with a decimal scale. */
-static bool keeps_text(const struct parts *parts)
+/* Whether the server holds the number in an int64 with a decimal scale; else it uses big numbers. */
+static bool is_small(const struct parts *parts)
 {
     if (parts->format == BINARY_SI)
         return parts->fraction == 0 && 15 - parts->whole - parts->exponent * 3 / 10 - 1 >= 0;
@@ -137,8 +137,8 @@ static void canonical(wide nano, enum suffix_format format, bool negative, char 
 {
     const wide unit = 1000000000;
     int exponent = 0;
-    if (format == BINARY_SI && nano >= 1024 * unit) {
-        wide whole = (nano + unit - 1) / unit;
+    if (format == BINARY_SI && nano % unit == 0) {
+        wide whole = nano / unit;
         for (; whole % 1024 == 0 && exponent < 60; exponent += 10)
             whole /= 1024;
         print_wide(whole, exponent > 0 ? suffix_of(BINARY_SI, exponent) : "", negative, out);
@@ -152,10 +152,24 @@ static void canonical(wide nano, enum suffix_format format, bool negative, char 
     print_wide(nano, format == DECIMAL_EXPONENT ? suffix : suffix_of(DECIMAL_SI, nano > 0 ? exponent : 0), negative, out);
 }
 
+/* The text without what the server overlooks: a plus, leading zeros, a dot at the end, a capital exponent. */
+static void normalize(const char *text, const struct parts *parts, char out[QUANTITY_SIZE])
+{
+    const char *suffix = text + strspn(text, "+-0123456789.");
+    const char *whole = parts->whole > 0 ? parts->digits : "0";
+    (void)snprintf(out, QUANTITY_SIZE, "%s%.*s%s%s%s", parts->negative ? "-" : "",
+                   parts->whole > 0 ? parts->whole : 1, whole, parts->fraction > 0 ? "." : "",
+                   parts->digits + parts->whole, suffix);
+    char *exponent = parts->format == DECIMAL_EXPONENT ? strchr(out, 'E') : NULL;
+    if (exponent != NULL)
+        *exponent = 'e';
+}
+
 int quantity_parse(const char *text, struct quantity *quantity, struct err *err)
 {
     struct parts parts;
     wide nano;
+    const wide unit = 1000000000, milli = 1000000, max = (wide)INT64_MAX * unit;
     *quantity = (struct quantity){0};
     if (split(text, &parts, err) != 0)
         return -1;
@@ -163,20 +177,17 @@ int quantity_parse(const char *text, struct quantity *quantity, struct err *err)
         return err_set(err, ERR_INVALID, "quantity %s is out of range", text);
     quantity->positive = nano > 0 && !parts.negative;
     quantity->negative = nano > 0 && parts.negative;
-    const wide unit = 1000000000, milli = 1000000;
-    bool whole_milli = nano % milli == 0;
-    if (keeps_text(&parts) && whole_milli && strlen(text) < QUANTITY_SIZE) {
-        strcpy(quantity->text, text);
-        return 0;
-    }
-    if (!whole_milli) /* the API counts nothing smaller */
+    if (nano % milli != 0) /* the API counts nothing smaller */
         nano += milli - nano % milli;
-    const wide max = (wide)INT64_MAX * unit;
     if (parts.format == BINARY_SI && nano > max)
         nano = max;
-    quantity->overflow = (int64_t)(uint64_t)((nano + unit - 1) / unit) < 0;
-    canonical(nano, parts.format == BINARY_SI && nano < unit ? DECIMAL_SI : parts.format, parts.negative && nano > 0,
-              quantity->text);
+    quantity->overflow = !is_small(&parts) && (int64_t)(uint64_t)((nano + unit - 1) / unit) < 0;
+    canonical(nano, parts.format == BINARY_SI && nano < 1024 * unit ? DECIMAL_SI : parts.format,
+              parts.negative && nano > 0, quantity->text);
+    char normal[QUANTITY_SIZE];
+    normalize(text, &parts, normal);
+    if (strcmp(normal, quantity->text) == 0 && strlen(text) < QUANTITY_SIZE)
+        strcpy(quantity->text, text);
     return 0;
 }
 

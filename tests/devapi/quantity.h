@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Resource quantities as the API server stores them: the text a user wrote stays when the server could hold the number in
- * 64 bits, else the canonical spelling takes its place.
+ * Resource quantities as the API server stores them: in canonical spelling (1024Mi becomes 1Gi), except that a plus, leading
+ * zeros, a dot without a fraction and a capital E for an exponent stay as the user wrote them.
  */
 #ifndef BERTH_DEVAPI_QUANTITY_H
 #define BERTH_DEVAPI_QUANTITY_H

@@ -147,7 +147,8 @@ void validate_volume_update(const json_t *object, const json_t *old, const struc
             break;
         }
     }
-    errors_check_immutable(errors, object, old, "spec.volumeMode");
+    if (!tree_same(tree_get(object, "spec.volumeMode"), tree_get(old, "spec.volumeMode")))
+        errors_add(errors, ERROR_INVALID, "volumeMode", tree_get(object, "spec.volumeMode"), "field is immutable");
     if (tree_get(old, "spec.nodeAffinity") != NULL)
         errors_check_immutable(errors, object, old, "spec.nodeAffinity");
 }

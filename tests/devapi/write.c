@@ -3,6 +3,7 @@
 #include "tests/devapi/object.h"
 #include "tests/devapi/patch.h"
 #include "tests/devapi/tree.h"
+#include "tests/devapi/validate.h"
 
 #include "lib/base/mem.h"
 
@@ -173,12 +174,23 @@ static void stamp_phase(struct server *server, const struct kind *kind, json_t *
         tree_set(object, field, server_now(server));
 }
 
+/* A 422 about one field. */
+static int refuse_field(const struct request *request, const char *field, const json_t *value, const char *detail,
+                        struct reply *reply)
+{
+    auto_errors struct errors errors = {0};
+    errors_add(&errors, ERROR_INVALID, field, value, detail);
+    return errors_reply(&errors, reply, request->kind, request->name);
+}
+
 /* Checks the preconditions an update carries in its metadata. A patch without a version is applied to whatever is there. */
 static int check_preconditions(const struct request *request, const json_t *object, const json_t *old,
                                struct reply *reply)
 {
     const char *uid = tree_text(object, "metadata.uid"), *version = tree_text(object, "metadata.resourceVersion");
     const char *old_uid = tree_text(old, "metadata.uid");
+    if (!str_empty(uid) && !str_eq(uid, old_uid) && request->verb == VERB_PATCH)
+        return refuse_field(request, "metadata.uid", tree_get(object, "metadata.uid"), "field is immutable", reply);
     if (!str_empty(uid) && !str_eq(uid, old_uid))
         return reply_conflict(reply, request->kind, request->name,
                               "StorageError: invalid object, Code: 4, Precondition failed: UID in precondition: %s, "
@@ -187,14 +199,8 @@ static int check_preconditions(const struct request *request, const json_t *obje
     if (str_empty(version)) {
         if (request->verb != VERB_UPDATE || !kind_has(request->kind, KIND_NEEDS_VERSION))
             return 0;
-        json_t *causes = json_pack("[{s:s, s:s, s:s}]", "reason", "FieldValueInvalid", "message",
-                                   "Invalid value: 0x0: must be specified for an update", "field",
-                                   "metadata.resourceVersion");
-        auto_str struct str resource = {0};
-        return reply_fail(reply, 422, "Invalid", request->kind, request->name, causes,
-                          "%s \"%s\" is invalid: metadata.resourceVersion: Invalid value: 0x0: must be specified for "
-                          "an update",
-                          kind_resource(request->kind, &resource), request->name);
+        auto_json json_t *zero = json_integer(0);
+        return refuse_field(request, "metadata.resourceVersion", zero, "must be specified for an update", reply);
     }
     return str_eq(version, tree_text(old, "metadata.resourceVersion"))
                ? 0

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# conformance.sh [devapi|real] [arguments of conformance.py]
+# The same expectations on berth-devapi (default; DEVAPI names the binary, DEVAPI_ARGS adds flags) or on the real API
+# server of e2e/cluster. Last line: "N passed, N failed".
+
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+what=devapi
+case ${1:-} in devapi | real) what=$1 && shift ;; esac
+dir=$(mktemp -d)
+pid=
+
+finish() {
+    if [[ $what = real ]]; then
+        "$root/e2e/cluster/cluster.sh" stop "$dir/cluster" >/dev/null || true
+    elif [[ -n $pid ]]; then
+        kill "$pid" 2>/dev/null || true
+        wait "$pid" 2>/dev/null || true
+    fi
+    rm -rf "$dir"
+}
+trap finish EXIT
+
+if [[ $what = real ]]; then
+    KCM_ARGS=${KCM_ARGS:---concurrent-gc-syncs=5} "$root/e2e/cluster/cluster.sh" start "$dir/cluster" \
+        --with-kcm=pvc-protection,pv-protection,namespace,garbagecollector --disable-admission=ServiceAccount >/dev/null
+    python3 "$here/conformance.py" --kubeconfig "$dir/cluster/kubeconfig" \
+        --compact "'$root/e2e/cluster/cluster.sh' compact '$dir/cluster'" "$@"
+else
+    # shellcheck disable=SC2086 # several flags
+    "${DEVAPI:-$root/build/berth-devapi}" --kubeconfig-out="$dir/kubeconfig" ${DEVAPI_ARGS:-} 2>"$dir/log" &
+    pid=$!
+    for _ in $(seq 200); do
+        [[ -s $dir/kubeconfig ]] && break
+        sleep 0.02
+    done
+    python3 "$here/conformance.py" --kubeconfig "$dir/kubeconfig" "$@"
+fi
