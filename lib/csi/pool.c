@@ -5,6 +5,8 @@
 #include "lib/base/mem.h"
 #include "lib/base/stop.h"
 
+#include <malloc.h>
+
 #define IDLE_TIME (5 * CLOCK_SECOND)
 #define LIGHT_EXTRA 4
 #define WAITING_MAX ((size_t)1024)
@@ -96,9 +98,12 @@ static void leave(struct csi_pool *pool)
     /* the last thing: once it is zero the pool may go as soon as this mutex is free and the thread joined */
     if (pool->threads == 0)
         pthread_cond_broadcast(&pool->all_left);
+    const bool after_burst = !pool->stopping;
     pthread_mutex_unlock(&pool->mutex);
     if (has_before)
         thread_join(before);
+    if (after_burst)
+        malloc_trim(0); /* drivers are small and long-lived: what the burst needed goes back to the system */
 }
 
 static void *work(void *arg)
