@@ -474,7 +474,7 @@ static void sim_check(struct sim *sim, uint64_t seed)
 static void test_ends_equal_to_the_server(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 300; seed++) {
+    for (uint64_t seed = 1; seed <= 120; seed++) {
         struct sim *sim = mem_new(struct sim);
         sim->rng = rng_seeded_new(seed);
         sim->store = kube_store_new(&kube_kind_claim);
