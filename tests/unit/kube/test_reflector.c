@@ -205,6 +205,7 @@ static void test_dead_connection_resumes_from_the_bookmark(void **state)
     f->probes[0] = (struct reply){200, LIST("190", ITEM("a", "10", "x"))};
     start(f);
     scripted_feed_push(f->feed, EVENT("MODIFIED", ITEM("a", "101", "y")));
+    wait_changes(f, 2); /* the watch is open */
     scripted_feed_push(f->feed, BOOKMARK("150"));
     scripted_feed_break(f->feed);
     assert_true(clock_fake_wait_for_waiters(f->clock, 1));
@@ -373,21 +374,23 @@ static void test_refused_connection(void **state)
 static void test_history_that_starts_again(void **state)
 {
     struct fixture *f = *state;
-    f->lists[0] = (struct reply){200, LIST("1000", ITEM("a", "900", "new") "," ITEM("b", "950", "x"))};
+    f->lists[0] =
+        (struct reply){200, LIST("1000", ITEM("a", "900", "new") "," ITEM("b", "950", "x") "," ITEM("c", "450", "x"))};
     f->probes[0] = (struct reply){200, LIST("500", ITEM("a", "400", "old"))};
     f->lists[1] = (struct reply){200, LIST("500", ITEM("a", "400", "old") "," ITEM("c", "450", "x"))};
     start(f);
     scripted_feed_push(f->feed, EVENT("DELETED", ITEM("c", "980", "x")));
+    wait_changes(f, 3 + 1);
     scripted_feed_break(f->feed);
     pass_first_back_off(f);
     scripted_feed_push(f->feed, EVENT("ADDED", ITEM("d", "501", "x")));
-    wait_changes(f, 2 + 3 + 1);
+    wait_changes(f, 4 + 3 + 1);
     assert_store(f, "a@400:old c@450:x d@501:x");
     assert_non_null(strstr(last_request(f), "resourceVersion=500"));
     assert_int_equal(atomic_load(&f->list_count), 2);
     /* and versions count as usual from there on */
     scripted_feed_push(f->feed, EVENT("MODIFIED", ITEM("a", "502", "newer")));
-    wait_changes(f, 7);
+    wait_changes(f, 9);
     assert_store(f, "a@502:newer c@450:x d@501:x");
 }
 
@@ -409,13 +412,15 @@ static void test_history_that_starts_again_found_by_a_list(void **state)
 static void test_restored_history_with_moved_revisions(void **state)
 {
     struct fixture *f = *state;
-    f->lists[0] = (struct reply){200, LIST("1000", ITEM("a", "900", "new") "," ITEM("b", "950", "x"))};
+    f->lists[0] =
+        (struct reply){200, LIST("1000", ITEM("a", "900", "new") "," ITEM("b", "950", "x") "," ITEM("c", "450", "x"))};
     f->lists[1] = (struct reply){200, LIST("1000000", ITEM("a", "400", "old") "," ITEM("c", "450", "x"))};
     start(f);
     scripted_feed_push(f->feed, EVENT("DELETED", ITEM("c", "980", "x")));
+    wait_changes(f, 3 + 1);
     scripted_feed_push_last(f->feed, EVENT("ERROR", GONE));
     pass_first_back_off(f);
-    wait_changes(f, 2 + 3);
+    wait_changes(f, 4 + 3);
     assert_store(f, "a@400:old c@450:x");
 }
 
