@@ -7,6 +7,7 @@
 
 #define MANAGER "external-provisioner"
 #define LABEL_MAX 63 /* of a label value, as the API server checks it */
+#define HASH_AND_DASHES 10
 
 char *capacity_managed_by(const struct provision_config *config)
 {
@@ -15,8 +16,12 @@ char *capacity_managed_by(const struct provision_config *config)
     auto_free char *full = mem_printf(MANAGER "-%s", config->node_name);
     if (strlen(full) <= LABEL_MAX)
         return mem_take(full);
-    /* "-" and eight hex digits of the whole name keep two long node names apart */
-    return mem_printf("%.*s-%08x", LABEL_MAX - 9, full, str_fnv1a(config->node_name));
+    /* a node's name that leaves room for part of the base keeps its place at the end; else only the hash tells nodes
+     * apart */
+    int room = LABEL_MAX - HASH_AND_DASHES - (int)strlen(config->node_name);
+    if (room > 0)
+        return mem_printf("%.*s-%08x-%s", room, MANAGER, str_fnv1a(MANAGER), config->node_name);
+    return mem_printf(MANAGER "-%08x", str_fnv1a(full));
 }
 
 bool capacity_class_is_eligible(const struct provision_config *config, const struct kube_class *class_,
@@ -48,4 +53,21 @@ json_t *capacity_build(const struct provision_config *config, const char *namesp
     if (maximum >= 0)
         json_object_set_new(object, "maximumVolumeSize", json_string(kube_quantity_format_bytes(maximum, text)));
     return object;
+}
+
+void capacity_update_fields(json_t *live, const json_t *wanted)
+{
+    static const char *const fields[] = {"capacity", "maximumVolumeSize"};
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++) {
+        json_t *value = json_object_get(wanted, fields[i]);
+        if (value != NULL)
+            json_object_set(live, fields[i], value);
+        else
+            json_object_del(live, fields[i]);
+    }
+    json_t *owners = json_object_get(json_object_get(wanted, "metadata"), "ownerReferences");
+    if (owners != NULL)
+        json_object_set(json_object_get(live, "metadata"), "ownerReferences", owners);
+    else
+        json_object_del(json_object_get(live, "metadata"), "ownerReferences");
 }

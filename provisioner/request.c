@@ -190,7 +190,7 @@ int request_prepare(const struct provision_config *config, const struct provisio
 /* ---- second half ----------------------------------------------------------------------------------------------------
  */
 
-static int fetch_secret(const struct provision_lookup *lookup, struct provision_request *request, struct err *err)
+int request_fetch_secret(const struct provision_lookup *lookup, struct provision_request *request, struct err *err)
 {
     const struct secret_reference *reference = &request->secrets[SECRET_PROVISIONER];
     if (reference->name == NULL)
@@ -215,7 +215,7 @@ static int resolve_secrets(const struct provision_lookup *lookup, struct provisi
                            &request->secrets[kind], err) < 0)
             return -1;
         /* upstream fetches the first before it looks at the others: the error a user sees first stays the same */
-        if (kind == SECRET_PROVISIONER && fetch_secret(lookup, request, err) < 0)
+        if (kind == SECRET_PROVISIONER && request_fetch_secret(lookup, request, err) < 0)
             return -1;
     }
     return 0;

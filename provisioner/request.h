@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * claim + class + driver capabilities → CreateVolumeRequest, in the order and with the error texts users know. Pure but
- * for the look-ups. In two halves, because the source's protection finalizer is written between them: request_prepare
- * class, data source, capabilities, name, fsType, access modes, content source (the caller puts request->protect's
- * finalizer on, when there is one) request_complete  topology, secrets, parameters, attributes class On failure *state
- * says what that means for the claim.
+ * for the look-ups. In two halves, because the source's protection finalizer is written between them:
+ *   - request_prepare: class, data source, capabilities, name, fsType, access modes, content source
+ *     (the caller puts the finalizer on what request->protect_… name)
+ *   - request_complete: topology, secrets, parameters, attributes class
+ * On failure *state says what that means for the claim.
  */
 #ifndef BERTH_PROVISIONER_REQUEST_H
 #define BERTH_PROVISIONER_REQUEST_H
@@ -47,6 +48,10 @@ int request_prepare(const struct provision_config *config, const struct provisio
 int request_complete(const struct provision_config *config, const struct provision_lookup *lookup,
                      struct topology_memory *memory, struct provision_request *request, enum provision_state *state,
                      struct err *err);
+
+/* Puts the data of the provisioner secret into the request; part of request_complete, and for requests from a record.
+ */
+int request_fetch_secret(const struct provision_lookup *lookup, struct provision_request *request, struct err *err);
 
 /* "<prefix>-<uid>" with the length rule; owned by the caller. ERR_INVALID for an empty prefix or UID. */
 char *request_volume_name(const struct provision_config *config, const char *claim_uid, struct err *err);
