@@ -35,7 +35,11 @@ static int read_pod(const char *path, json_t **pod, struct err *err)
     json_t *json = NULL;
     int result = kube_yaml_load(&file, path, err);
     if (result == 0) {
-        json = kube_yaml_to_json(&file, kube_yaml_root(&file), err);
+        const yaml_node_t *root = kube_yaml_root(&file);
+        if (root == NULL)
+            err_set(err, ERR_INVALID, "pod specification (%s): is empty", path);
+        else
+            json = kube_yaml_to_json(&file, root, err);
         result = json == NULL ? -1 : 0;
     }
     kube_yaml_free(&file);

@@ -741,6 +741,7 @@ def main():
     p.add_argument("--report", metavar="FILE", help="also write results as JSON")
     p.add_argument("--fail-fast", action="store_true")
     a = p.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))     # through the finally blocks: no controller is left behind
     if a.jobs != 1:
         p.error("only --jobs 1 works: PersistentVolumes are cluster-wide")
     scenarios = [s for s in load(a.scenarios) if (not a.only or re.search(a.only, s["name"])) and (not a.shared or s.get("share"))]

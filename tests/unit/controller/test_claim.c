@@ -447,7 +447,7 @@ static void test_newest_default_class(void **state)
     const struct kube_claim *claim = world_claim(&world, "c", "{'spec':{'storageClassName':null}}");
 #define DEFAULT(when)                                                                                                  \
     "{'metadata':{'creationTimestamp':'" when "','annotations':{'storageclass.kubernetes.io/"                          \
-                                              "is-default-class':'true'}}}"
+    "is-default-class':'true'}}}"
     world_class(&world, "old", DEFAULT("2023-01-01T00:00:00Z"));
     world_class(&world, "new-b", DEFAULT("2024-01-01T00:00:00Z"));
     world_class(&world, "new-a", DEFAULT("2024-01-01T00:00:00Z"));
