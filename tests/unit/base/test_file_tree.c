@@ -2,18 +2,17 @@
 #include "lib/base/file.h"
 
 #include "lib/base/mem.h"
-#include "lib/base/stop.h"
 #include "tests/unit/base/scratch.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -117,7 +116,7 @@ static void test_deep_tree_with_few_descriptors(void **state)
 {
     const struct scratch *scratch = *state;
     auto_err struct err err = {0};
-    make_deep(scratch->fd, "tree", 3000);
+    make_deep(scratch->fd, "tree", 1200);
     struct rlimit old;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
     struct rlimit few = {.rlim_cur = 64, .rlim_max = old.rlim_max};
@@ -221,64 +220,78 @@ static void test_bind_mount_of_the_same_file_system_is_not_entered(void **state)
     run_mount_test(*state, true);
 }
 
-struct swapper {
+/* Stands in front of the C library's: lets a test act at the very moment between two steps of the removal. */
+static struct {
     int dir_fd;
-    _Atomic bool end;
-    int swaps;
-};
+    int at_call; /* of those for the directory "victim", from 1 */
+    int calls;
+} exchange;
 
-/* Exchanges the directory tree/a/victim with a symlink to the outside, again and again. */
-static void *swap(void *arg)
+int unlinkat(int dir_fd, const char *name, int flags)
 {
-    struct swapper *swapper = arg;
-    while (!atomic_load(&swapper->end)) {
-        if (renameat2(swapper->dir_fd, "tree/a/victim", swapper->dir_fd, "link", RENAME_EXCHANGE) == 0)
-            swapper->swaps++;
-        else
-            sched_yield();
+    bool hit = exchange.at_call > 0 && str_eq(name, "victim") && ++exchange.calls == exchange.at_call;
+    if (hit && exchange.at_call > 1) /* before the last removal, when the directory was emptied */
+        assert_int_equal(renameat2(exchange.dir_fd, "tree/a/victim", exchange.dir_fd, "other", RENAME_EXCHANGE), 0);
+    int rc = (int)syscall(SYS_unlinkat, dir_fd, name, flags);
+    int saved = errno;
+    if (hit && exchange.at_call == 1) { /* after it was seen to be a directory that is not empty */
+        assert_int_equal(rc, -1);
+        assert_int_equal(renameat2(exchange.dir_fd, "tree/a/victim", exchange.dir_fd, "other", RENAME_EXCHANGE), 0);
     }
-    return NULL;
+    errno = saved;
+    return rc;
+}
+
+/* tree/a/victim, a directory with a file, becomes what "other" is when unlinkat is called for the at_call-th time. */
+static void remove_while_exchanged(const struct scratch *scratch, int at_call)
+{
+    assert_int_equal(mkdirat(scratch->fd, "tree", 0700), 0);
+    assert_int_equal(mkdirat(scratch->fd, "tree/a", 0700), 0);
+    assert_int_equal(mkdirat(scratch->fd, "tree/a/victim", 0700), 0);
+    put(scratch->fd, "tree/a/victim/f");
+    exchange.dir_fd = scratch->fd;
+    exchange.at_call = at_call;
+    exchange.calls = 0;
+    auto_err struct err err = {0};
+    int rc = file_remove_tree_at(scratch->fd, "tree", &err);
+    exchange.at_call = 0;
+    assert_string_equal(err_text(&err), "no error");
+    assert_int_equal(rc, 0);
+    assert_true(exchange.calls >= at_call);
+    assert_false(exists(scratch->fd, "tree"));
+    assert_int_equal(exists(scratch->fd, "other/f"),
+                     at_call == 1); /* it left the tree before it was entered, or emptied */
+    assert_int_equal(file_remove_tree_at(scratch->fd, "other", NULL), 0);
 }
 
 static void test_swapped_for_a_symlink(void **state)
 {
     const struct scratch *scratch = *state;
     assert_int_equal(mkdirat(scratch->fd, "outside", 0700), 0);
-    for (int i = 0; i < 50; i++) {
-        char name[32];
-        snprintf(name, sizeof(name), "outside/%d", i);
-        put(scratch->fd, name);
+    put(scratch->fd, "outside/precious");
+    auto_free char *outside = mem_printf("%s/outside", scratch->path);
+    for (int at_call = 1; at_call <= 2; at_call++) {
+        assert_int_equal(symlinkat(outside, scratch->fd, "other"), 0);
+        remove_while_exchanged(scratch, at_call);
+        assert_true(exists(scratch->fd, "outside/precious"));
     }
-    struct swapper swapper = {.dir_fd = scratch->fd};
-    pthread_t thread = thread_start("swapper", swap, &swapper);
-    for (int round = 0; round < 300; round++) {
-        auto_free char *target = mem_printf("%s/outside", scratch->path);
-        unlinkat(scratch->fd, "link", 0);
-        unlinkat(scratch->fd, "link", AT_REMOVEDIR);
-        file_remove_tree_at(scratch->fd, "link", NULL);
-        assert_int_equal(mkdirat(scratch->fd, "tree", 0700), 0);
-        assert_int_equal(mkdirat(scratch->fd, "tree/a", 0700), 0);
-        assert_int_equal(mkdirat(scratch->fd, "tree/a/victim", 0700), 0);
-        for (int i = 0; i < 20; i++) {
-            char name[64];
-            snprintf(name, sizeof(name), "tree/a/victim/%d", i);
-            put(scratch->fd, name);
-        }
-        assert_int_equal(symlinkat(target, scratch->fd, "link"), 0);
-        /* it may give up when a directory comes back again and again, but then the next try does it */
-        for (int tries = 0; exists(scratch->fd, "tree"); tries++) {
-            assert_true(tries < 100);
-            file_remove_tree_at(scratch->fd, "tree", NULL);
-        }
+}
+
+static void test_swapped_for_a_file(void **state)
+{
+    const struct scratch *scratch = *state;
+    for (int at_call = 1; at_call <= 2; at_call++) {
+        put(scratch->fd, "other");
+        remove_while_exchanged(scratch, at_call);
     }
-    atomic_store(&swapper.end, true);
-    thread_join(thread);
-    assert_true(swapper.swaps > 0);
-    for (int i = 0; i < 50; i++) {
-        char name[32];
-        snprintf(name, sizeof(name), "outside/%d", i);
-        assert_true(exists(scratch->fd, name));
-    }
+}
+
+static void test_swapped_for_another_directory(void **state)
+{
+    const struct scratch *scratch = *state;
+    assert_int_equal(mkdirat(scratch->fd, "other", 0700), 0);
+    put(scratch->fd, "other/g");
+    remove_while_exchanged(scratch, 1);
 }
 
 #define in_scratch(test) cmocka_unit_test_setup_teardown(test, scratch_setup, scratch_teardown)
@@ -294,6 +307,8 @@ int main(void)
         in_scratch(test_other_file_system_is_not_entered),
         in_scratch(test_bind_mount_of_the_same_file_system_is_not_entered),
         in_scratch(test_swapped_for_a_symlink),
+        in_scratch(test_swapped_for_a_file),
+        in_scratch(test_swapped_for_another_directory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
