@@ -170,7 +170,8 @@ const char *pack_join(struct pack *pack, const char *a, char between, const char
         return "";
     memcpy(room, a, a_len);
     room[a_len] = between;
-    memcpy(room + a_len + 1, b, b_len + 1);
+    memcpy(room + a_len + 1, b, b_len);
+    room[a_len + 1 + b_len] = '\0';
     return room;
 }
 
@@ -183,7 +184,8 @@ static const char *share_or_copy(struct pack *pack, const char *text, size_t len
         return known;
     char *room = string_room(pack, len);
     if (room != NULL) {
-        memcpy(room, text, len + 1);
+        memcpy(room, text, len);
+        room[len] = '\0';
         text = room;
     }
     remember(pack, text, len);

@@ -115,7 +115,7 @@ void kube_object_list_add(struct kube_object_list *list, struct kube_object *obj
 {
     if (list->len == list->cap) {
         list->cap = list->cap > 0 ? list->cap * 2 : 16;
-        list->items = mem_realloc_array(list->items, list->cap, sizeof(*list->items));
+        list->items = mem_realloc_array(list->items, list->cap, sizeof(void *));
     }
     list->items[list->len++] = object;
 }
@@ -220,13 +220,13 @@ static bool is_gone(const struct kube_store *store, const struct kube_meta *meta
     return !listed && meta->resource_version != 0 && meta->resource_version <= store->listed;
 }
 
-/* Puts the object into its slot without any question; the old one is the caller's. */
-static struct kube_object *replace(struct kube_store *store, struct store_slot *slot, struct kube_object *object)
+/* Puts the object into its slot without any question; the store's reference to the old one is the caller's. */
+static void replace(struct kube_store *store, struct store_slot *slot, struct kube_object *object,
+                    struct kube_object **old)
 {
-    struct kube_object *old = slot->object;
+    *old = slot->object;
     slot->object = kube_object_ref(object);
-    announce(store, old, object);
-    return old;
+    announce(store, *old, object);
 }
 
 static void insert(struct kube_store *store, struct kube_object *object, bool listed)
@@ -266,7 +266,7 @@ static bool put(struct kube_store *store, struct kube_object *object, bool reply
             return refuse(store, object, listed);
         bury(store, slot->object->meta.uid, meta->resource_version);
     }
-    old = replace(store, slot, object);
+    replace(store, slot, object, &old);
     return true;
 }
 
@@ -280,13 +280,12 @@ bool kube_store_put_reply(struct kube_store *store, struct kube_object *object)
     return put(store, object, true);
 }
 
-/* Gives the store's reference to the caller. */
-static struct kube_object *take(struct kube_store *store, struct store_slot *slot)
+/* The store's reference becomes the caller's. */
+static void take(struct kube_store *store, struct store_slot *slot, struct kube_object **taken)
 {
-    struct kube_object *object = slot->object;
+    *taken = slot->object;
     store_table_remove(&store->table, slot);
-    announce(store, object, NULL);
-    return object;
+    announce(store, *taken, NULL);
 }
 
 void kube_store_remove(struct kube_store *store, const char *namespace_, const char *name, const char *uid,
@@ -302,7 +301,7 @@ void kube_store_remove(struct kube_store *store, const char *namespace_, const c
     if (slot == NULL || !str_eq(slot->object->meta.uid, buried) ||
         slot->object->meta.resource_version > resource_version)
         return;
-    old = take(store, slot);
+    take(store, slot, &old);
 }
 
 void kube_store_relist_begin(struct kube_store *store)
@@ -331,10 +330,13 @@ static void take_refused(struct kube_store *store, uint64_t version, struct kube
     for (size_t i = 0; i < store->refused.len; i++) {
         struct kube_object *object = store->refused.items[i];
         struct store_slot *slot = store_table_find(&store->table, object->meta.namespace_, object->meta.name);
-        if (slot != NULL && slot->object->meta.resource_version <= version)
-            kube_object_list_add(old, replace(store, slot, object));
-        else if (slot == NULL && !is_buried_after(store, &object->meta, version))
+        if (slot != NULL && slot->object->meta.resource_version <= version) {
+            struct kube_object *replaced = NULL;
+            replace(store, slot, object, &replaced);
+            kube_object_list_add(old, replaced);
+        } else if (slot == NULL && !is_buried_after(store, &object->meta, version)) {
             insert(store, object, true);
+        }
     }
 }
 
@@ -349,7 +351,7 @@ static void remove_missing(struct kube_store *store, uint64_t version, struct ku
     }
     for (size_t i = first; i < old->len; i++) {
         const struct kube_meta *meta = &old->items[i]->meta;
-        take(store, store_table_find(&store->table, meta->namespace_, meta->name));
+        take(store, store_table_find(&store->table, meta->namespace_, meta->name), &old->items[i]);
     }
 }
 

@@ -28,7 +28,7 @@ static void bucket_add(struct store_index *index, const char *key, struct kube_o
     if (bucket == NULL || len == bucket->cap) {
         /* most keys have one object for ever */
         uint32_t cap = bucket == NULL ? 1 : len + len / 2 + 1;
-        bucket = mem_realloc_array(bucket, 1, sizeof(*bucket) + cap * sizeof(bucket->objects[0]));
+        bucket = mem_realloc_array(bucket, 1, sizeof(*bucket) + cap * sizeof(void *));
         bucket->len = len;
         bucket->cap = cap;
         map_set(index->buckets, key, bucket);

@@ -72,34 +72,34 @@ static void test_selector_matches(void **state)
     const struct {
         const char *key;
         enum kube_operator operator_;
-        struct kube_strings values;
         bool matches;
+        struct kube_strings values;
     } table[] = {
-        {"tier", KUBE_OP_IN, STRINGS("gold"), true},
-        {"tier", KUBE_OP_IN, STRINGS("silver", "gold"), true},
-        {"tier", KUBE_OP_IN, STRINGS("silver"), false},
-        {"tier", KUBE_OP_IN, NO_STRINGS, false},
-        {"missing", KUBE_OP_IN, STRINGS("gold"), false},
-        {"missing", KUBE_OP_IN, STRINGS(""), false},
-        {"empty", KUBE_OP_IN, STRINGS(""), true},
-        {"tier", KUBE_OP_NOT_IN, STRINGS("silver"), true},
-        {"tier", KUBE_OP_NOT_IN, STRINGS("silver", "gold"), false},
-        {"missing", KUBE_OP_NOT_IN, STRINGS("gold"), true},
-        {"empty", KUBE_OP_EXISTS, NO_STRINGS, true},
-        {"missing", KUBE_OP_EXISTS, NO_STRINGS, false},
-        {"empty", KUBE_OP_DOES_NOT_EXIST, NO_STRINGS, false},
-        {"missing", KUBE_OP_DOES_NOT_EXIST, NO_STRINGS, true},
-        {"cores", KUBE_OP_GT, STRINGS("15"), true},
-        {"cores", KUBE_OP_GT, STRINGS("16"), false},
-        {"cores", KUBE_OP_LT, STRINGS("17"), true},
-        {"cores", KUBE_OP_LT, STRINGS("16"), false},
-        {"cores", KUBE_OP_GT, STRINGS("9"), true}, /* as numbers, not as texts */
-        {"cores", KUBE_OP_GT, STRINGS("x"), false},
-        {"cores", KUBE_OP_GT, STRINGS("1", "2"), false},
-        {"tier", KUBE_OP_GT, STRINGS("1"), false},
-        {"large", KUBE_OP_GT, STRINGS("1"), false},
-        {"missing", KUBE_OP_LT, STRINGS("1"), false},
-        {"tier", KUBE_OP_UNKNOWN, NO_STRINGS, false},
+        {"tier", KUBE_OP_IN, true, STRINGS("gold")},
+        {"tier", KUBE_OP_IN, true, STRINGS("silver", "gold")},
+        {"tier", KUBE_OP_IN, false, STRINGS("silver")},
+        {"tier", KUBE_OP_IN, false, NO_STRINGS},
+        {"missing", KUBE_OP_IN, false, STRINGS("gold")},
+        {"missing", KUBE_OP_IN, false, STRINGS("")},
+        {"empty", KUBE_OP_IN, true, STRINGS("")},
+        {"tier", KUBE_OP_NOT_IN, true, STRINGS("silver")},
+        {"tier", KUBE_OP_NOT_IN, false, STRINGS("silver", "gold")},
+        {"missing", KUBE_OP_NOT_IN, true, STRINGS("gold")},
+        {"empty", KUBE_OP_EXISTS, true, NO_STRINGS},
+        {"missing", KUBE_OP_EXISTS, false, NO_STRINGS},
+        {"empty", KUBE_OP_DOES_NOT_EXIST, false, NO_STRINGS},
+        {"missing", KUBE_OP_DOES_NOT_EXIST, true, NO_STRINGS},
+        {"cores", KUBE_OP_GT, true, STRINGS("15")},
+        {"cores", KUBE_OP_GT, false, STRINGS("16")},
+        {"cores", KUBE_OP_LT, true, STRINGS("17")},
+        {"cores", KUBE_OP_LT, false, STRINGS("16")},
+        {"cores", KUBE_OP_GT, true, STRINGS("9")}, /* as numbers, not as texts */
+        {"cores", KUBE_OP_GT, false, STRINGS("x")},
+        {"cores", KUBE_OP_GT, false, STRINGS("1", "2")},
+        {"tier", KUBE_OP_GT, false, STRINGS("1")},
+        {"large", KUBE_OP_GT, false, STRINGS("1")},
+        {"missing", KUBE_OP_LT, false, STRINGS("1")},
+        {"tier", KUBE_OP_UNKNOWN, false, NO_STRINGS},
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
         struct kube_requirement requirement = require(table[i].key, table[i].operator_, table[i].values);

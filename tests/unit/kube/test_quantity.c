@@ -191,8 +191,10 @@ static void reference_nano(const char *whole, const char *fraction, int ten, int
     for (int i = 0; i < two; i++)
         first = text_times(first, 2);
     int shift = ten + 9 - (int)fraction_len;
+    size_t digits = strlen(first);
     for (; shift > 0; shift--)
-        strcat(first, "0");
+        first[digits++] = '0';
+    first[digits] = '\0';
     bool more = false;
     for (; shift < 0; shift++) {
         size_t len = strlen(first);

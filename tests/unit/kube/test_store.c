@@ -633,7 +633,8 @@ static void check_order(void *arg, const struct kube_object *old, const struct k
     if (old != NULL && new_ != NULL && new_->meta.resource_version < old->meta.resource_version)
         threads->backwards++;
     const struct kube_object *object = new_ != NULL ? new_ : old;
-    threads->last[(unsigned char)object->meta.name[0] % 8]++;
+    if (object != NULL)
+        threads->last[(unsigned char)object->meta.name[0] % 8]++;
 }
 
 static void *write_objects(void *arg)
