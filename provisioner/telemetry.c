@@ -137,11 +137,15 @@ static void observe(struct telemetry *telemetry, const char *driver, const struc
 
 void telemetry_set_driver(struct telemetry *telemetry, const char *name, bool migrated)
 {
+    /* upstream learns the name with GetPluginInfo, so that it is right from the next call on */
     pthread_mutex_lock(&telemetry->lock);
     telemetry->migrated = migrated;
-    for (size_t i = 0; i < telemetry->early_count; i++)
-        observe(telemetry, "unknown-driver", telemetry->early[i].method, telemetry->early[i].code,
+    for (size_t i = 0; i < telemetry->early_count; i++) {
+        const struct csi_method *method = telemetry->early[i].method;
+        bool unnamed = method == &csi_method_probe || method == &csi_method_get_plugin_info;
+        observe(telemetry, unnamed ? "unknown-driver" : name, method, telemetry->early[i].code,
                 telemetry->early[i].seconds);
+    }
     telemetry->early_count = 0;
     telemetry->driver_name = name;
     pthread_mutex_unlock(&telemetry->lock);

@@ -41,7 +41,7 @@ void telemetry_init(struct telemetry *telemetry);
 void telemetry_free(struct telemetry *telemetry); /* after the queues were shut down */
 /* A queue whose metrics are kept; owned by the telemetry from then on. */
 struct kube_queue *telemetry_queue_new(struct telemetry *telemetry, const struct kube_queue_options *options);
-/* After GetPluginInfo; the name is borrowed. */
+/* After the first handshake; the name is borrowed. */
 void telemetry_set_driver(struct telemetry *telemetry, const char *name, bool migrated);
 /* Fits csi_client_options.on_finished; arg is the telemetry. */
 void telemetry_rpc_finished(void *telemetry, const struct csi_method *method, int code, double seconds);
