@@ -554,7 +554,7 @@ static void test_the_end_drains(void **state)
     set_gate(f, true);
     start_events(f, scripted_server_port(f->server), 30 * CLOCK_SECOND);
     for (int i = 0; i < 5; i++) {
-        char reason[8];
+        char reason[16];
         snprintf(reason, sizeof(reason), "R%d", i);
         kube_event_reference(f->events, &claim, KUBE_EVENT_NORMAL, reason, "wait");
     }
