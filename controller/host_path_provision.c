@@ -144,7 +144,7 @@ static int create_object(struct provision_job *job, const char *name, const char
         auto_unref struct kube_object *volume = NULL;
         err_clear(err);
         if (kube_create(controller->client, &kube_kind_volume, NULL, json, &volume, err) == 0) {
-            kube_store_put(controller->view.volumes, volume);
+            kube_store_put_reply(controller->view.volumes, volume);
             return 0;
         }
         if (err_is(err, ERR_EXISTS)) {

@@ -40,7 +40,7 @@ static int write_object(const struct plan_writer *writer, const struct kube_kind
         auto_free char *change = change_text(patch, subresource);
         fight_note_write(writer->fight, name, change);
     }
-    kube_store_put(store, reply);
+    kube_store_put_reply(store, reply);
     kube_object_unref(*object);
     *object = reply;
     return 0;
