@@ -11,12 +11,18 @@
 #include <stdio.h>
 
 #define FACTS_LIVE (60 * CLOCK_SECOND)
-#define TEXT_LIVES (100 * CLOCK_SECOND) /* the correlator merges ten different texts within ten minutes */
-#define TEXTS_REMEMBERED 2000           /* beyond that, old ones are looked for */
+/* The correlator merges ten different texts of one object within ten minutes: a few may follow what happens at once,
+ * then one text stays for a while. */
+#define TEXT_WINDOW (600 * CLOCK_SECOND)
+#define TEXT_HELD (150 * CLOCK_SECOND)
+#define TEXT_CHANGES 4
+#define TEXTS_REMEMBERED 2000 /* beyond that, old ones are looked for */
 
 struct remembered_text {
     char *text;
-    int64_t until;
+    int64_t since;      /* when the window began */
+    int64_t held_until; /* it does not change before */
+    unsigned changes;   /* in this window */
 };
 struct remembered_facts {
     struct driver_facts facts;
@@ -135,7 +141,7 @@ static void drop_old_texts(struct explainer *explainer, int64_t now)
     if (map_len(explainer->texts) < TEXTS_REMEMBERED)
         return;
     for (struct map_iter it = {0}; map_next(explainer->texts, &it);)
-        if (((const struct remembered_text *)it.value)->until <= now)
+        if (now - ((const struct remembered_text *)it.value)->since > TEXT_WINDOW)
             map_remove(explainer->texts, it.key);
 }
 
@@ -148,22 +154,40 @@ static char *compose(struct explainer *explainer, const struct kube_claim *claim
     return *explanation == '\0' ? mem_strdup(plan->event_text) : mem_printf("%s [%s]", plan->event_text, explanation);
 }
 
+static void remember(struct explainer *explainer, const char *key, const char *text, int64_t now)
+{
+    struct remembered_text *remembered = map_get(explainer->texts, key);
+    if (remembered != NULL && str_eq(remembered->text, text))
+        return;
+    if (remembered == NULL) {
+        drop_old_texts(explainer, now);
+        remembered = mem_new(struct remembered_text);
+        remembered->since = now;
+        map_set(explainer->texts, key, remembered);
+    }
+    if (now - remembered->since > TEXT_WINDOW) {
+        remembered->since = now;
+        remembered->changes = 0;
+    }
+    free(remembered->text);
+    remembered->text = mem_strdup(text);
+    if (++remembered->changes >= TEXT_CHANGES)
+        remembered->held_until = now + TEXT_HELD;
+}
+
 char *explainer_event_text(struct explainer *explainer, const struct kube_claim *claim, const struct claim_plan *plan)
 {
     int64_t now = clock_mono(explainer->clock);
     auto_free char *key = mem_printf("%s %s", claim->object.meta.uid, plan->event_text);
     pthread_mutex_lock(&explainer->lock);
     const struct remembered_text *remembered = map_get(explainer->texts, key);
-    char *text = remembered != NULL && remembered->until > now ? mem_strdup(remembered->text) : NULL;
+    char *text = remembered != NULL && remembered->held_until > now ? mem_strdup(remembered->text) : NULL;
     pthread_mutex_unlock(&explainer->lock);
     if (text != NULL)
         return text;
     text = compose(explainer, claim, plan);
-    struct remembered_text *fresh = mem_new(struct remembered_text);
-    *fresh = (struct remembered_text){mem_strdup(text), now + TEXT_LIVES};
     pthread_mutex_lock(&explainer->lock);
-    drop_old_texts(explainer, now);
-    map_set(explainer->texts, key, fresh);
+    remember(explainer, key, text, now);
     pthread_mutex_unlock(&explainer->lock);
     return text;
 }

@@ -17,10 +17,11 @@
 
 struct program {
     struct controller_options options;
-    struct stop *stop;  /* from signals, or when the lease is lost: begin nothing new */
-    struct stop *abort; /* end the requests that still run */
-    struct stop *done;  /* the orderly end came in time */
-    atomic_bool lost;   /* the lease */
+    struct stop *stop;   /* from signals, or when the lease is lost: begin nothing new */
+    struct stop *abort;  /* end the requests that still run */
+    struct stop *done;   /* the orderly end came in time */
+    atomic_bool lost;    /* the lease */
+    atomic_bool working; /* there may be writes under way */
     struct kube_config *config;
     struct kube_client *client, *event_client, *leader_client;
     struct metrics *metrics;
@@ -38,7 +39,7 @@ static void *watchdog(void *arg)
     struct pollfd fd = {.fd = stop_fd(program->stop), .events = POLLIN};
     while (!stop_requested(program->stop))
         poll(&fd, 1, -1);
-    if (!stop_sleep(program->done, clock_real(), DRAIN))
+    if (!atomic_load(&program->working) || !stop_sleep(program->done, clock_real(), DRAIN))
         stop_request(program->abort);
     return NULL;
 }
@@ -161,6 +162,7 @@ static int run(struct program *program, struct err *err)
 {
     if (start(program, err) != 0)
         return -1;
+    atomic_store(&program->working, true);
     if (program->leader != NULL && kube_leader_wait(program->leader, program->stop, err) != 0)
         return -1;
     return controller_run(program->controller, err);

@@ -11,10 +11,10 @@
 #define STEPS 5 /* plans in a row for one object; each ANNEAL or LOOK_UP_LIVE happens once, so three would do */
 #define RETRY_SOON (20 * CLOCK_MS)
 
-/* Conflicts are part of normal life: the next look settles them. */
+/* Conflicts and objects that are gone are part of normal life: the next look settles them. */
 static int sync_failed(const char *what, const char *key, const struct err *err)
 {
-    if (err_is(err, ERR_CONFLICT) || err_is(err, ERR_CANCELLED))
+    if (err_is(err, ERR_CONFLICT) || err_is(err, ERR_NOT_FOUND) || err_is(err, ERR_CANCELLED))
         log_v(3, what, kv_str("key", key), kv_err(err));
     else
         log_warn(what, kv_str("key", key), kv_err(err));

@@ -4,7 +4,8 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
-/* Keys of the queue: "class NAME" for the unbound claims of a class, "claim NAMESPACE/NAME" for one. */
+/* Keys of the queue: "class NAME" for the unbound claims of a class, "claim NAMESPACE/NAME" for one (or for what is
+ * left of it). */
 #define WAKE_CLASS "class "
 #define WAKE_CLAIM "claim "
 
@@ -37,6 +38,8 @@ static void claim_is_gone(const struct controller *controller, const struct kube
     fight_forget(controller->fight, object);
     if (*claim->volume_name != '\0')
         kube_queue_add(controller->volumes, claim->volume_name);
+    else /* a volume may have been made for it */
+        wake_claim(controller, claim->object.meta.namespace_, claim->object.meta.name);
 }
 
 void wake_on_claim(void *arg, const struct kube_object *old, const struct kube_object *new_)
@@ -108,7 +111,7 @@ void wake_on_pod(void *arg, const struct kube_object *old, const struct kube_obj
     const struct kube_pod *pod = (const struct kube_pod *)(new_ != NULL ? new_ : old);
     if (new_ != NULL && old != NULL &&
         pod_is_terminated((const struct kube_pod *)old) == pod_is_terminated((const struct kube_pod *)new_))
-        return; /* claims ask whether there is a consumer, volumes whether there is one left */
+        return; /* claims ask whether there is a consumer, volumes to be recycled whether there is one left */
     for (uint32_t i = 0; i < pod->claims.len; i++)
         wake_claim(controller, pod->object.meta.namespace_, pod->claims.items[i]);
 }
@@ -123,16 +126,33 @@ static void wake_claims_of(const struct controller *controller, const char *clas
     }
 }
 
+static bool enqueue_volume(void *arg, struct kube_volume *volume)
+{
+    kube_queue_add(arg, volume->object.meta.name);
+    return true;
+}
+
+/* An unbound claim itself; for one that is gone the volumes that still point at it. */
+static void wake_one_claim(const struct controller *controller, const char *key)
+{
+    auto_free char *namespace_ = NULL;
+    auto_free char *name = NULL;
+    kube_key_split(key, &namespace_, &name);
+    auto_unref struct kube_claim *claim = view_claim(&controller->view, namespace_, name);
+    if (claim == NULL) {
+        volume_index_lock(controller->view.index);
+        volume_index_walk_claim(controller->view.index, namespace_, name, enqueue_volume, controller->volumes);
+        volume_index_unlock(controller->view.index);
+    } else if (!object_has_annotation(&claim->object, KUBE_ANN_BIND_COMPLETED)) {
+        kube_queue_add(controller->claims, key);
+    }
+}
+
 int wake_work(void *arg, const char *key)
 {
     const struct controller *controller = arg;
     if (str_starts(key, WAKE_CLAIM)) {
-        auto_free char *namespace_ = NULL;
-        auto_free char *name = NULL;
-        kube_key_split(key + strlen(WAKE_CLAIM), &namespace_, &name);
-        auto_unref struct kube_claim *claim = view_claim(&controller->view, namespace_, name);
-        if (claim != NULL && !object_has_annotation(&claim->object, KUBE_ANN_BIND_COMPLETED))
-            kube_queue_add(controller->claims, key + strlen(WAKE_CLAIM));
+        wake_one_claim(controller, key + strlen(WAKE_CLAIM));
         return 0;
     }
     const char *class_key = key + strlen(WAKE_CLASS);
