@@ -54,9 +54,12 @@ void lru_free(struct lru *lru)
 {
     if (lru == NULL)
         return;
-    while (lru->oldest != NULL)
-        drop(lru, lru->oldest);
     map_free(lru->nodes);
+    for (struct node *node = lru->oldest, *newer; node != NULL; node = newer) {
+        newer = node->newer;
+        lru->free_value(node->value);
+        free(node);
+    }
     free(lru);
 }
 

@@ -219,7 +219,9 @@ static void *connection_run(void *arg)
         size_t head_len = (size_t)(end - in.data) + 4;
         auto_free char *head = mem_strndup(in.data, head_len);
         auto_free char *length_text = header_value(head, "Content-Length");
-        size_t length = length_text != NULL ? (size_t)atol(length_text) : 0;
+        uint64_t length = 0;
+        if (length_text != NULL && !str_parse_u64(length_text, &length))
+            return NULL;
         while (in.len < head_len + length)
             if (!receive(connection, &in))
                 return NULL;

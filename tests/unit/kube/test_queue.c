@@ -66,6 +66,12 @@ static int teardown(void **state)
     return 0;
 }
 
+static size_t number_of(const char *text)
+{
+    uint64_t number = 0;
+    return str_parse_u64(text, &number) ? (size_t)number : 0;
+}
+
 static void take(struct fixture *f, const char *expected)
 {
     assert_true(kube_queue_len(f->queue) > 0);
@@ -168,7 +174,7 @@ static void test_heap_of_many(void **state)
         clock_fake_advance(f->clock, CLOCK_MS);
         while (kube_queue_len(f->queue) > 0) {
             char *got = kube_queue_get(f->queue);
-            int number = atoi(got);
+            size_t number = number_of(got);
             assert_false(seen[number]);
             seen[number] = true;
             total++;
@@ -286,7 +292,7 @@ struct crew {
 static int crew_work(void *arg, const char *key)
 {
     struct crew *crew = arg;
-    int number = atoi(key + 1);
+    size_t number = number_of(key + 1);
     if (atomic_fetch_add(&crew->busy[number], 1) != 0)
         atomic_fetch_add(&crew->overlaps, 1);
     int run = atomic_fetch_add(&crew->runs[number], 1);
