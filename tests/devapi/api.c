@@ -47,15 +47,17 @@ void server_free(struct server *server)
 
 static bool is_authorized(const struct server *server, const struct request *request)
 {
-    return str_empty(server->token) || (request->authorization != NULL && str_starts(request->authorization, "Bearer ") &&
-                                        strcmp(request->authorization + strlen("Bearer "), server->token) == 0);
+    return str_empty(server->token) ||
+           (request->authorization != NULL && str_starts(request->authorization, "Bearer ") &&
+            strcmp(request->authorization + strlen("Bearer "), server->token) == 0);
 }
 
 typedef void verb_function(struct server *server, const struct request *request, struct reply *reply);
 static verb_function *const verbs[] = {
-    [VERB_GET] = api_get,          [VERB_LIST] = api_list,     [VERB_WATCH] = api_watch,
-    [VERB_CREATE] = api_create,    [VERB_UPDATE] = api_update, [VERB_PATCH] = api_patch,
-    [VERB_DELETE] = api_delete,    [VERB_DELETE_COLLECTION] = api_delete_collection,
+    [VERB_GET] = api_get,       [VERB_LIST] = api_list,
+    [VERB_WATCH] = api_watch,   [VERB_CREATE] = api_create,
+    [VERB_UPDATE] = api_update, [VERB_PATCH] = api_patch,
+    [VERB_DELETE] = api_delete, [VERB_DELETE_COLLECTION] = api_delete_collection,
 };
 
 static bool has_subresource(const struct request *request)

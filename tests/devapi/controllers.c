@@ -44,6 +44,14 @@ static bool is_kind(const struct version *version, const char *plural)
     return strcmp(version->kind->plural, plural) == 0;
 }
 
+static bool has_finalizer(const struct version *version, const char *finalizer)
+{
+    for (size_t i = 0; version->finalizers[i] != NULL; i++)
+        if (strcmp(version->finalizers[i], finalizer) == 0)
+            return true;
+    return false;
+}
+
 static void remember(struct map *map, const char *key)
 {
     map_set(map, key, map); /* any value: it is a set */
@@ -69,9 +77,10 @@ static void content_changed(struct server *server, const struct version *version
 void controllers_changed(struct server *server, const struct version *now, const struct version *old)
 {
     struct controllers *controllers = server->controllers;
-    if (server->rules.protection && is_kind(now, "persistentvolumeclaims"))
+    /* nothing to do for a living object with the finalizer, nor for a dying one without */
+    if (is_kind(now, "persistentvolumeclaims") && has_finalizer(now, PVC_FINALIZER) == now->deleting)
         remember(controllers->claims, now->key);
-    if (server->rules.protection && is_kind(now, "persistentvolumes"))
+    if (is_kind(now, "persistentvolumes") && has_finalizer(now, PV_FINALIZER) == now->deleting)
         remember(controllers->volumes, now->key);
     if (is_kind(now, "pods")) {
         pod_changed(server, now);
@@ -80,7 +89,7 @@ void controllers_changed(struct server *server, const struct version *now, const
     if (now->owners[0] != NULL)
         controllers->owned++;
     content_changed(server, now);
-    if (now->deleting && (strstr(now->json, "\"foregroundDeletion\"") != NULL || strstr(now->json, "\"orphan\"") != NULL)) {
+    if (now->deleting && (has_finalizer(now, "foregroundDeletion") || has_finalizer(now, "orphan"))) {
         auto_free char *key = mem_printf("%zu %s", kind_index(now->kind), now->key);
         remember(controllers->terminating, key);
     }
@@ -266,7 +275,8 @@ static bool empty_namespace(struct server *server, const char *name)
     bool left = false, wrote = false;
     for (size_t k = 0; k < kind_count; k++) {
         struct store_snapshot all;
-        if (!kind_table[k].namespaced || store_snapshot(server->store, &kind_table[k], store_version(server->store), &all))
+        if (!kind_table[k].namespaced ||
+            store_snapshot(server->store, &kind_table[k], store_version(server->store), &all))
             continue;
         for (size_t i = 0; i < all.count; i++) {
             if (!str_starts(all.items[i]->key, prefix))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The few controllers of a control plane without which objects would never go away: protection of volumes and claims,
- * dependents of deleted owners, contents of deleted namespaces. They run after a round of requests, as watchers of the real
- * ones would see them a moment later.
+ * dependents of deleted owners, contents of deleted namespaces. They run after a round of requests, as watchers of the
+ * real ones would see them a moment later.
  */
 #ifndef BERTH_DEVAPI_CONTROLLERS_H
 #define BERTH_DEVAPI_CONTROLLERS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the server fills in: the defaults of each kind, and the initial status. They run on every write, as in the real server
- * where decoding sets them, so objects of an older profile get them too.
+ * What the server fills in: the defaults of each kind, and the initial status. They run on every write, as in the real
+ * server where decoding sets them, so objects of an older profile get them too.
  */
 #ifndef BERTH_DEVAPI_DEFAULTS_H
 #define BERTH_DEVAPI_DEFAULTS_H

@@ -9,7 +9,6 @@
 
 #define EVENTS_GROUP "events.k8s.io"
 
-
 static void add_group(json_t *groups, const char *name, const char *version)
 {
     size_t i;
@@ -58,10 +57,10 @@ static json_t *split_names(const char *text)
 
 static void add_resource(json_t *resources, const struct kind *kind)
 {
-    json_t *entry = json_pack("{s:s, s:s, s:b, s:s, s:[s,s,s,s,s,s,s,s], s:s}", "name", kind->plural, "singularName",
-                              kind->singular, "namespaced", kind->namespaced, "kind", kind->kind, "verbs", "create",
-                              "delete", "deletecollection", "get", "list", "patch", "update", "watch",
-                              "storageVersionHash", "");
+    json_t *entry =
+        json_pack("{s:s, s:s, s:b, s:s, s:[s,s,s,s,s,s,s,s], s:s}", "name", kind->plural, "singularName",
+                  kind->singular, "namespaced", kind->namespaced, "kind", kind->kind, "verbs", "create", "delete",
+                  "deletecollection", "get", "list", "patch", "update", "watch", "storageVersionHash", "");
     json_object_del(entry, "storageVersionHash");
     json_t *names = split_names(kind->short_names);
     if (json_array_size(names) > 0)
@@ -72,9 +71,9 @@ static void add_resource(json_t *resources, const struct kind *kind)
     json_array_append_new(resources, entry);
     if (kind_has(kind, KIND_STATUS)) {
         auto_free char *status = mem_printf("%s/status", kind->plural);
-        json_array_append_new(resources, json_pack("{s:s, s:s, s:b, s:s, s:[s,s,s]}", "name", status, "singularName", "",
-                                                   "namespaced", kind->namespaced, "kind", kind->kind, "verbs", "get",
-                                                   "patch", "update"));
+        json_array_append_new(resources, json_pack("{s:s, s:s, s:b, s:s, s:[s,s,s]}", "name", status, "singularName",
+                                                   "", "namespaced", kind->namespaced, "kind", kind->kind, "verbs",
+                                                   "get", "patch", "update"));
     }
     if (kind_has(kind, KIND_BINDING)) {
         auto_free char *binding = mem_printf("%s/binding", kind->plural);
@@ -142,18 +141,19 @@ static json_t *describe_openapi_v3(const struct catalog *catalog, const char *gr
         const struct kind *kind = &kind_table[i];
         if (strcmp(kind->group, group) != 0 || catalog_find(catalog, group, version, kind->plural) != kind)
             continue;
-        auto_free char *prefix = *group != '\0' ? mem_printf("/apis/%s/%s", group, version) : mem_printf("/api/%s", version);
-        auto_free char *path = mem_printf("%s%s/%s/{name}", prefix, kind->namespaced ? "/namespaces/{namespace}" : "",
-                                          kind->plural);
-        json_object_set_new(
-            paths, path,
-            json_pack("{s:{s:[{s:s, s:s, s:{s:s}}, {s:s, s:s, s:{s:s}}], s:{s:s, s:s, s:s}, s:{}}}", "patch",
-                      "parameters", "name", "dryRun", "in", "query", "schema", "type", "string", "name",
-                      "fieldValidation", "in", "query", "schema", "type", "string", "x-kubernetes-group-version-kind",
-                      "group", group, "kind", kind->kind, "version", version, "responses"));
+        auto_free char *prefix =
+            *group != '\0' ? mem_printf("/apis/%s/%s", group, version) : mem_printf("/api/%s", version);
+        auto_free char *path =
+            mem_printf("%s%s/%s/{name}", prefix, kind->namespaced ? "/namespaces/{namespace}" : "", kind->plural);
+        json_object_set_new(paths, path,
+                            json_pack("{s:{s:[{s:s, s:s, s:{s:s}}, {s:s, s:s, s:{s:s}}], s:{s:s, s:s, s:s}, s:{}}}",
+                                      "patch", "parameters", "name", "dryRun", "in", "query", "schema", "type",
+                                      "string", "name", "fieldValidation", "in", "query", "schema", "type", "string",
+                                      "x-kubernetes-group-version-kind", "group", group, "kind", kind->kind, "version",
+                                      version, "responses"));
     }
-    return json_pack("{s:s, s:{s:s, s:s}, s:o, s:{s:{}}}", "openapi", "3.0.0", "info", "title", "devapi", "version", "v1.0",
-                     "paths", paths, "components", "schemas");
+    return json_pack("{s:s, s:{s:s, s:s}, s:o, s:{s:{}}}", "openapi", "3.0.0", "info", "title", "devapi", "version",
+                     "v1.0", "paths", paths, "components", "schemas");
 }
 
 static json_t *list_openapi_v3(const struct catalog *catalog)
@@ -237,8 +237,7 @@ void api_discovery(struct server *server, const struct request *request, struct 
     const struct catalog *catalog = &server->catalog;
     auto_strv struct strv parts = {0};
     size_t len = strlen(request->path);
-    auto_free char *trimmed =
-        mem_strndup(request->path + 1, len > 1 ? len - 1 - (request->path[len - 1] == '/') : 0);
+    auto_free char *trimmed = mem_strndup(request->path + 1, len > 1 ? len - 1 - (request->path[len - 1] == '/') : 0);
     strv_split(&parts, trimmed, '/');
     const char *first = parts.len > 0 ? parts.items[0] : "";
     if (strcmp(request->method, "GET") != 0 && strcmp(request->method, "HEAD") != 0)

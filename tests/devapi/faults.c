@@ -136,8 +136,8 @@ static int read_status(const json_t *spec, struct fault_effect *effect, struct e
 }
 
 static const char *const known_members[] = {
-    "verb", "resource", "subresource", "namespace", "name",   "userAgent", "path",       "skip", "times", "action",
-    "when", "code",     "reason",      "message",   "pid",    "signal",    "retryAfter", "ms",   "events"};
+    "verb", "resource", "subresource", "namespace", "name", "userAgent", "path",       "skip", "times", "action",
+    "when", "code",     "reason",      "message",   "pid",  "signal",    "retryAfter", "ms",   "events"};
 
 /* A misspelt member would make a test that tests nothing. */
 static int check_members(const json_t *spec, struct err *err)
@@ -212,9 +212,9 @@ json_t *faults_describe(const struct faults *faults)
 {
     json_t *list = json_array();
     for (const struct fault *fault = faults->first; fault != NULL; fault = fault->next)
-        json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:O}", "id", (json_int_t)fault->effect.id, "seen",
-                                              (json_int_t)fault->seen, "hits", (json_int_t)fault->hits, "spec",
-                                              fault->spec));
+        json_array_append_new(list,
+                              json_pack("{s:I, s:I, s:I, s:O}", "id", (json_int_t)fault->effect.id, "seen",
+                                        (json_int_t)fault->seen, "hits", (json_int_t)fault->hits, "spec", fault->spec));
     return list;
 }
 

@@ -3,13 +3,14 @@
  * Faults: which request is hit, and what happens to it. A fault as JSON (control API and --fault):
  *
  *   {"verb": "create,patch", "resource": "persistentvolumes", "subresource": "status", "namespace": "default",
- *    "name": "pvc-*", "userAgent": "berth-provisioner", "path": "/api/v1/pods*",      which: all that are given must match
- *    "skip": 2, "times": 1,                                                           the 3rd one only; times 0 = for ever
- *    "action": "status", "when": "before", "code": 503, "reason": "…", "message": "…", "retryAfter": 1,
- *    "ms": 250, "pid": 4711, "signal": "KILL", "events": 3}                           what
+ *    "name": "pvc-*", "userAgent": "berth-provisioner", "path": "/api/v1/pods*",      which: all that are given must
+ * match "skip": 2, "times": 1,                                                           the 3rd one only; times 0 =
+ * for ever "action": "status", "when": "before", "code": 503, "reason": "…", "message": "…", "retryAfter": 1, "ms":
+ * 250, "pid": 4711, "signal": "KILL", "events": 3}                           what
  *
- * verb is a list of get, list, watch, create, update, patch, delete, deletecollection; name, namespace and path are globs;
- * subresource "" means the object itself. "when" says whether the write has happened: before (default) or after it.
+ * verb is a list of get, list, watch, create, update, patch, delete, deletecollection; name, namespace and path are
+ * globs; subresource "" means the object itself. "when" says whether the write has happened: before (default) or after
+ * it.
  *
  *   delay        answers after `ms` (before: the write happens late, after: it happens at once)
  *   drop         closes the connection without an answer
@@ -21,7 +22,8 @@
  *   watch-late   the watch lags `ms` behind (so kinds are seen in another order)
  *   watch-repeat every event comes twice
  *   watch-close, watch-drop, watch-silent, watch-gone, watch-error, watch-garbage
- *                after `events` events the watch ends, is cut, falls silent, sends a 410, a 500, or text that is no JSON
+ *                after `events` events the watch ends, is cut, falls silent, sends a 410, a 500, or text that is no
+ * JSON
  */
 #ifndef BERTH_DEVAPI_FAULTS_H
 #define BERTH_DEVAPI_FAULTS_H

@@ -57,7 +57,8 @@ struct http {
     int64_t hangup_check;
 };
 
-/* ---- parking --------------------------------------------------------------------------------------------------------- */
+/* ---- parking
+ * --------------------------------------------------------------------------------------------------------- */
 
 static void park(struct call *call, int64_t until)
 {
@@ -87,7 +88,8 @@ static void unpark(struct call *call)
     MHD_resume_connection(call->connection);
 }
 
-/* ---- answers ----------------------------------------------------------------------------------------------------------- */
+/* ---- answers
+ * ----------------------------------------------------------------------------------------------------------- */
 
 static void release_version(void *version)
 {
@@ -201,7 +203,8 @@ static enum MHD_Result send_reply(struct call *call)
     return result;
 }
 
-/* ---- faults ------------------------------------------------------------------------------------------------------------ */
+/* ---- faults
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static void run_kill(const struct call *call, bool after)
 {
@@ -252,7 +255,8 @@ static void spoil_watch(const struct fault_hits *hits, struct watch *watch)
     }
 }
 
-/* ---- the handler --------------------------------------------------------------------------------------------------------- */
+/* ---- the handler
+ * --------------------------------------------------------------------------------------------------------- */
 
 static void note(struct call *call, int status)
 {
@@ -283,8 +287,8 @@ static void run_request(struct call *call)
 {
     struct server *server = call->http->server;
     if (call->too_large)
-        reply_fail(&call->reply, 413, "RequestEntityTooLarge", NULL, NULL, NULL, "Request entity too large: limit is %d",
-                   BODY_LIMIT);
+        reply_fail(&call->reply, 413, "RequestEntityTooLarge", NULL, NULL, NULL,
+                   "Request entity too large: limit is %d", BODY_LIMIT);
     else if (!run_status(call, false))
         api_handle(server, &call->request, &call->reply);
     if (call->reply.watch != NULL)
@@ -387,7 +391,8 @@ static void finish(void *arg, struct MHD_Connection *connection, void **state, e
     *state = NULL;
 }
 
-/* ---- the loop ------------------------------------------------------------------------------------------------------------ */
+/* ---- the loop
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static void wake_watches(struct http *http, bool all)
 {
@@ -483,7 +488,8 @@ void http_run(struct http *http, int stop_fd)
     MHD_run(http->daemon); /* the answer to a shutdown request */
 }
 
-/* ---- start and stop ---------------------------------------------------------------------------------------------------- */
+/* ---- start and stop
+ * ---------------------------------------------------------------------------------------------------- */
 
 union address {
     struct sockaddr any;
@@ -520,7 +526,8 @@ struct http *http_new(struct server *server, const char *address, struct err *er
         return NULL;
     struct http *http = mem_new(struct http);
     http->server = server;
-    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (listen_on.any.sa_family == AF_INET6 ? MHD_USE_IPv6 : 0);
+    unsigned flags =
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | (listen_on.any.sa_family == AF_INET6 ? MHD_USE_IPv6 : 0);
     errno = 0;
     http->daemon = MHD_start_daemon(flags, 0, NULL, NULL, handle, http, MHD_OPTION_SOCK_ADDR, &listen_on.any,
                                     MHD_OPTION_NOTIFY_COMPLETED, finish, http, MHD_OPTION_CONNECTION_LIMIT,

@@ -15,8 +15,8 @@ struct record {
     uint32_t offsets[8];
 };
 enum { TEXT_METHOD, TEXT_PATH, TEXT_QUERY, TEXT_AGENT, TEXT_RESOURCE, TEXT_SUBRESOURCE, TEXT_NAMESPACE, TEXT_NAME };
-static const char *const text_names[] = {"method",      "path",      "query", "userAgent", "resource",
-                                         "subresource", "namespace", "name"};
+static const char *const text_names[] = {"method",   "path",        "query",     "userAgent",
+                                         "resource", "subresource", "namespace", "name"};
 
 struct journal {
     struct record *ring;
@@ -63,11 +63,12 @@ void journal_add(struct journal *journal, const struct request *request, const s
     auto_str struct str texts = {0};
     auto_str struct str query = {0};
     add_query(&query, request);
-    const char *const values[] = {request->method,     request->path,     str_text(&query),   request->user_agent,
-                                  request->resource,   request->subresource, request->namespace, request->name};
+    const char *const values[] = {request->method,   request->path,        str_text(&query),   request->user_agent,
+                                  request->resource, request->subresource, request->namespace, request->name};
     struct record *record = &journal->ring[++journal->last % journal->size];
     free(record->texts);
-    *record = (struct record){.number = journal->last, .entry = *entry, .verb = request->verb, .body_len = request->body_len};
+    *record =
+        (struct record){.number = journal->last, .entry = *entry, .verb = request->verb, .body_len = request->body_len};
     for (size_t i = 0; i < ARRAY_LEN(values); i++) {
         record->offsets[i] = (uint32_t)texts.len;
         str_add_len(&texts, values[i] != NULL ? values[i] : "", values[i] != NULL ? strlen(values[i]) + 1 : 1);

@@ -19,7 +19,8 @@ struct journal_entry {
 };
 void journal_add(struct journal *journal, const struct request *request, const struct journal_entry *entry);
 void journal_clear(struct journal *journal);
-/* Entries with a number > since that match; NULL and "" match all. {"items": […], "last": N}: since=N shows what comes. */
+/* Entries with a number > since that match; NULL and "" match all. {"items": […], "last": N}: since=N shows what comes.
+ */
 struct journal_filter {
     uint64_t since;
     const char *verb, *resource, *user_agent, *path;

@@ -10,7 +10,12 @@
 #define STORAGE "storage.k8s.io"
 #define SNAPSHOT "snapshot.storage.k8s.io"
 #define RBAC "rbac.authorization.k8s.io"
-#define PLAIN_VERSION {{"v1", 0, 0}}
+#define PLAIN_VERSION                                                                                                  \
+    {                                                                                                                  \
+        {                                                                                                              \
+            "v1", 0, 0                                                                                                 \
+        }                                                                                                              \
+    }
 #define NORMAL (KIND_STATUS | KIND_RETURN_DELETED)
 #define CUSTOM (KIND_CUSTOM | KIND_GENERATION | KIND_NEEDS_VERSION)
 
@@ -47,21 +52,31 @@ static const struct kind_list condition_lists[] = {{"status.conditions", "type"}
 static const struct kind_list driver_lists[] = {{"spec.drivers", "name"}, {NULL, NULL}};
 static const struct kind_list account_lists[] = {{"secrets", "name"}, {NULL, NULL}};
 
-static const char *const volume_zero[] = {
-    "spec.storageClassName",     "spec.mountOptions",  "spec.claimRef.kind",
-    "spec.claimRef.namespace",   "spec.claimRef.name", "spec.claimRef.uid",
-    "spec.claimRef.apiVersion",  "spec.nfs.readOnly",  "spec.claimRef.resourceVersion",
-    "spec.claimRef.fieldPath",   "spec.csi.readOnly",  "spec.csi.fsType",
-    "spec.csi.volumeAttributes", "spec.accessModes",   "status.message",
-    "status.reason",             NULL};
-static const char *const claim_zero[] = {"spec.volumeName",   "spec.accessModes", "spec.resources.requests",
+static const char *const volume_zero[] = {"spec.storageClassName",
+                                          "spec.mountOptions",
+                                          "spec.claimRef.kind",
+                                          "spec.claimRef.namespace",
+                                          "spec.claimRef.name",
+                                          "spec.claimRef.uid",
+                                          "spec.claimRef.apiVersion",
+                                          "spec.nfs.readOnly",
+                                          "spec.claimRef.resourceVersion",
+                                          "spec.claimRef.fieldPath",
+                                          "spec.csi.readOnly",
+                                          "spec.csi.fsType",
+                                          "spec.csi.volumeAttributes",
+                                          "spec.accessModes",
+                                          "status.message",
+                                          "status.reason",
+                                          NULL};
+static const char *const claim_zero[] = {"spec.volumeName",       "spec.accessModes",   "spec.resources.requests",
                                          "spec.resources.limits", "status.accessModes", "status.capacity",
-                                         "status.conditions", "status.phase",     NULL};
+                                         "status.conditions",     "status.phase",       NULL};
 static const char *const class_zero[] = {"parameters", "mountOptions", "allowedTopologies", NULL};
-static const char *const event_zero[] = {"message", "reason", "type", "count", "action", "source.component",
-                                         "source.host", NULL};
-static const char *const pod_zero[] = {"spec.nodeName", "spec.volumes", "spec.hostNetwork", "spec.nodeSelector",
-                                       "status.message", "status.reason", NULL};
+static const char *const event_zero[] = {"message", "reason",           "type",        "count",
+                                         "action",  "source.component", "source.host", NULL};
+static const char *const pod_zero[] = {
+    "spec.nodeName", "spec.volumes", "spec.hostNetwork", "spec.nodeSelector", "status.message", "status.reason", NULL};
 static const char *const data_zero[] = {"data", NULL};
 
 /* clang-format off */
@@ -78,7 +93,8 @@ const struct kind kind_table[] = {
      {"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
       "status.phase", "status.podIP", "status.nominatedNodeName"},
      pod_lists, pod_zero, defaults_pod, validate_pod, validate_pod_update},
-    {"", "Event", "events", "event", "ev", NULL, true, KIND_CREATE_ON_UPDATE | KIND_EPHEMERAL, 0, PLAIN_VERSION,
+    {"", "Event", "events", "event", "ev", NULL, true, KIND_CREATE_ON_UPDATE, KIND_NAME_PATH,
+     PLAIN_VERSION,
      {"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
       "involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason",
       "reportingComponent", "source=source.component", "type"},

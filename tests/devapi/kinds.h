@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the embedded API server serves. Every kind is one line of the table in kinds.c; a catalog is the part of it that one
- * Kubernetes version has. Nothing else in this program lists kinds, apart from the rules of single ones in defaults.c and
- * validate.c.
+ * What the embedded API server serves. Every kind is one line of the table in kinds.c; a catalog is the part of it that
+ * one Kubernetes version has. Nothing else in this program lists kinds, apart from the rules of single ones in
+ * defaults.c and validate.c.
  */
 #ifndef BERTH_DEVAPI_KINDS_H
 #define BERTH_DEVAPI_KINDS_H
@@ -27,7 +27,6 @@ enum kind_flag {
     KIND_NEEDS_VERSION = 1 << 5,    /* PUT must carry a resourceVersion */
     KIND_BINDING = 1 << 6,          /* has the subresource binding */
     KIND_GENERATION = 1 << 7,       /* the server counts metadata.generation */
-    KIND_EPHEMERAL = 1 << 8,        /* events: not worth a namespace's life, deleted without ceremony */
 };
 
 /* Names that may be used for objects of a kind. */
@@ -42,8 +41,8 @@ struct kind_version {
     int until; /* the last one; 0 = still served */
 };
 
-/* How strategic merge treats a list: by the member `key` of its items, or as a set of strings when key is "". The path has
- * no indices: "spec.containers.env". metadata.finalizers and metadata.ownerReferences are known for all kinds. */
+/* How strategic merge treats a list: by the member `key` of its items, or as a set of strings when key is "". The path
+ * has no indices: "spec.containers.env". metadata.finalizers and metadata.ownerReferences are known for all kinds. */
 struct kind_list {
     const char *path;
     const char *key;
@@ -61,7 +60,7 @@ struct kind {
     enum kind_name_rule name_rule;
     struct kind_version versions[KIND_VERSIONS]; /* preferred first; the first one served is what is stored */
     const char *fields[KIND_FIELDS]; /* field selectors beyond metadata.name and .namespace, "label" or "label=path" */
-    const struct kind_list *lists;           /* strategic merge: lists that are no atoms, ended by a NULL path */
+    const struct kind_list *lists;   /* strategic merge: lists that are no atoms, ended by a NULL path */
     const char *const *drop_zero;    /* paths the server leaves out when they are "", false, 0, [] or {} */
     void (*defaults)(json_t *object, const struct rules *rules, bool create);
     void (*validate)(const json_t *object, const struct rules *rules, struct errors *errors);

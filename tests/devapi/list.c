@@ -40,8 +40,8 @@ static void listing_free(struct listing *listing)
 
 static char *make_token(int64_t resource_version, const char *key)
 {
-    auto_json json_t *token = json_pack("{s:s, s:I, s:s}", "v", "meta.k8s.io/v1", "rv", (json_int_t)resource_version,
-                                        "start", key);
+    auto_json json_t *token =
+        json_pack("{s:s, s:I, s:s}", "v", "meta.k8s.io/v1", "rv", (json_int_t)resource_version, "start", key);
     auto_free char *text = json_dumps(token, JSON_COMPACT);
     return str_base64_encode(text, strlen(text));
 }
@@ -74,8 +74,8 @@ static int read_token(struct server *server, struct listing *listing, const char
 
 static int too_large(struct server *server, uint64_t version, struct reply *reply)
 {
-    json_t *causes = json_pack("[{s:s, s:s}]", "reason", "ResourceVersionTooLarge", "message",
-                               "Too large resource version");
+    json_t *causes =
+        json_pack("[{s:s, s:s}]", "reason", "ResourceVersionTooLarge", "message", "Too large resource version");
     reply_fail(reply, 504, "Timeout", NULL, NULL, causes, "Too large resource version: %llu, current: %llu",
                (unsigned long long)version, (unsigned long long)store_version(server->store));
     reply->retry_after = 1;
@@ -86,7 +86,8 @@ static int too_large(struct server *server, uint64_t version, struct reply *repl
 static int read_version(struct server *server, const struct request *request, struct listing *listing,
                         struct reply *reply)
 {
-    const char *text = request_query(request, "resourceVersion"), *match = request_query(request, "resourceVersionMatch");
+    const char *text = request_query(request, "resourceVersion"),
+               *match = request_query(request, "resourceVersionMatch");
     uint64_t version = 0, number;
     if (!str_empty(text) && !str_parse_u64(text, &version))
         return reply_bad_request(reply, "Invalid value: \"%s\": strconv.ParseUint: invalid syntax", text);

@@ -60,15 +60,14 @@ struct version *server_put_or_finish(struct server *server, const struct kind *k
 static int check_type(const struct request *request, const json_t *object, struct reply *reply)
 {
     const char *kind = tree_text(object, "kind"), *api_version = tree_text(object, "apiVersion");
-    auto_free char *expected = *request->group != '\0' ? mem_printf("%s/%s", request->group, request->version)
-                                                       : mem_strdup(request->version);
+    auto_free char *expected =
+        *request->group != '\0' ? mem_printf("%s/%s", request->group, request->version) : mem_strdup(request->version);
     if ((str_empty(kind) || strcmp(kind, request->kind->kind) == 0) &&
         (str_empty(api_version) || strcmp(api_version, expected) == 0))
         return 0;
-    return reply_bad_request(reply,
-                             "the API version or kind in the data (%s, %s) does not match the expected one (%s, %s)",
-                             api_version != NULL ? api_version : "", kind != NULL ? kind : "", expected,
-                             request->kind->kind);
+    return reply_bad_request(
+        reply, "the API version or kind in the data (%s, %s) does not match the expected one (%s, %s)",
+        api_version != NULL ? api_version : "", kind != NULL ? kind : "", expected, request->kind->kind);
 }
 
 /* The body as a tree, whatever its encoding; NULL with the reply filled. */
@@ -114,9 +113,17 @@ json_t *object_read(struct server *server, const struct request *request, struct
 }
 
 static const char *const metadata_zero[] = {
-    "metadata.labels",     "metadata.annotations",     "metadata.finalizers", "metadata.ownerReferences",
-    "metadata.namespace",  "metadata.generateName",    "metadata.uid",        "metadata.resourceVersion",
-    "metadata.generation", "metadata.selfLink",        NULL,
+    "metadata.labels",
+    "metadata.annotations",
+    "metadata.finalizers",
+    "metadata.ownerReferences",
+    "metadata.namespace",
+    "metadata.generateName",
+    "metadata.uid",
+    "metadata.resourceVersion",
+    "metadata.generation",
+    "metadata.selfLink",
+    NULL,
 };
 
 static void drop_zero(json_t *object, const char *const *paths)
@@ -128,8 +135,7 @@ static void drop_zero(json_t *object, const char *const *paths)
     }
 }
 
-int object_normalize(struct server *server, const struct kind *kind, json_t **object, bool create,
-                     struct reply *reply)
+int object_normalize(struct server *server, const struct kind *kind, json_t **object, bool create, struct reply *reply)
 {
     auto_err struct err err = {0};
     json_t *from = *object, *value, *to = json_object();

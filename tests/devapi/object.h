@@ -9,8 +9,7 @@
 json_t *object_read(struct server *server, const struct request *request, struct reply *reply);
 /* kind and apiVersion as stored, in front; nulls and empty members out; defaults in. Fails on bad quantities (400). The
  * object may be replaced by another one. */
-int object_normalize(struct server *server, const struct kind *kind, json_t **object, bool create,
-                     struct reply *reply);
+int object_normalize(struct server *server, const struct kind *kind, json_t **object, bool create, struct reply *reply);
 /* All checks of kind and metadata; `old` is NULL for a create. */
 int object_validate(struct server *server, const struct kind *kind, const json_t *object, const json_t *old,
                     struct reply *reply);

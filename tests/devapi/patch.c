@@ -6,19 +6,29 @@
 
 #include <string.h>
 
+static void merge_into(json_t *target, const json_t *patch)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach ((json_t *)patch, key, value) {
+        json_t *inner = json_object_get(target, key);
+        if (json_is_null(value))
+            json_object_del(target, key);
+        else if (!json_is_object(value))
+            json_object_set_new(target, key, json_deep_copy(value));
+        else if (json_is_object(inner))
+            merge_into(inner, value);
+        else
+            json_object_set_new(target, key, patch_merge(NULL, value)); /* nulls in it go */
+    }
+}
+
 json_t *patch_merge(const json_t *target, const json_t *patch)
 {
     if (!json_is_object(patch))
         return json_deep_copy(patch);
     json_t *result = json_is_object(target) ? json_deep_copy(target) : json_object();
-    const char *key;
-    json_t *value;
-    json_object_foreach ((json_t *)patch, key, value) {
-        if (json_is_null(value))
-            json_object_del(result, key);
-        else
-            json_object_set_new(result, key, patch_merge(json_object_get(result, key), value));
-    }
+    merge_into(result, patch);
     return result;
 }
 

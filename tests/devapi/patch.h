@@ -10,8 +10,8 @@
 
 /* RFC 7386. A new tree; `target` may be NULL and is not changed. */
 json_t *patch_merge(const json_t *target, const json_t *patch);
-/* RFC 6902. Returns the new tree, or NULL: ERR_INVALID when the patch itself is malformed, ERR_UNPROCESSABLE when it does
- * not apply ("test" failed, path absent). */
+/* RFC 6902. Returns the new tree, or NULL: ERR_INVALID when the patch itself is malformed, ERR_UNPROCESSABLE when it
+ * does not apply ("test" failed, path absent). */
 json_t *patch_json(const json_t *target, const json_t *operations, struct err *err);
 /* Kubernetes' strategic merge: like patch_merge, but the lists that `kind` names (and finalizers, ownerReferences) are
  * merged by key or as sets, and the directives $patch, $retainKeys, $deleteFromPrimitiveList/NAME and

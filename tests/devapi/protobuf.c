@@ -19,9 +19,12 @@ struct field {
 };
 
 static const struct field owner_fields[] = {
-    {5, "apiVersion", TEXT, false, NULL}, {1, "kind", TEXT, false, NULL},
-    {3, "name", TEXT, false, NULL},       {4, "uid", TEXT, false, NULL},
-    {6, "controller", BOOLEAN, false, NULL}, {7, "blockOwnerDeletion", BOOLEAN, false, NULL},
+    {5, "apiVersion", TEXT, false, NULL},
+    {1, "kind", TEXT, false, NULL},
+    {3, "name", TEXT, false, NULL},
+    {4, "uid", TEXT, false, NULL},
+    {6, "controller", BOOLEAN, false, NULL},
+    {7, "blockOwnerDeletion", BOOLEAN, false, NULL},
     {0},
 };
 static const struct field metadata_fields[] = {

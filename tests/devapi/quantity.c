@@ -18,10 +18,10 @@ static const struct suffix {
     enum suffix_format format;
     int exponent; /* of 10, or of 2 */
 } suffixes[] = {
-    {"n", DECIMAL_SI, -9},  {"u", DECIMAL_SI, -6},  {"m", DECIMAL_SI, -3},  {"", DECIMAL_SI, 0},
-    {"k", DECIMAL_SI, 3},   {"M", DECIMAL_SI, 6},   {"G", DECIMAL_SI, 9},   {"T", DECIMAL_SI, 12},
-    {"P", DECIMAL_SI, 15},  {"E", DECIMAL_SI, 18},  {"Ki", BINARY_SI, 10},  {"Mi", BINARY_SI, 20},
-    {"Gi", BINARY_SI, 30},  {"Ti", BINARY_SI, 40},  {"Pi", BINARY_SI, 50},  {"Ei", BINARY_SI, 60},
+    {"n", DECIMAL_SI, -9}, {"u", DECIMAL_SI, -6}, {"m", DECIMAL_SI, -3}, {"", DECIMAL_SI, 0},
+    {"k", DECIMAL_SI, 3},  {"M", DECIMAL_SI, 6},  {"G", DECIMAL_SI, 9},  {"T", DECIMAL_SI, 12},
+    {"P", DECIMAL_SI, 15}, {"E", DECIMAL_SI, 18}, {"Ki", BINARY_SI, 10}, {"Mi", BINARY_SI, 20},
+    {"Gi", BINARY_SI, 30}, {"Ti", BINARY_SI, 40}, {"Pi", BINARY_SI, 50}, {"Ei", BINARY_SI, 60},
 };
 
 /* The parts of a quantity's text. */
@@ -149,7 +149,8 @@ static void canonical(wide nano, enum suffix_format format, bool negative, char 
     char suffix[8] = "";
     if (format == DECIMAL_EXPONENT && exponent != 0)
         (void)snprintf(suffix, sizeof(suffix), "e%d", exponent);
-    print_wide(nano, format == DECIMAL_EXPONENT ? suffix : suffix_of(DECIMAL_SI, nano > 0 ? exponent : 0), negative, out);
+    print_wide(nano, format == DECIMAL_EXPONENT ? suffix : suffix_of(DECIMAL_SI, nano > 0 ? exponent : 0), negative,
+               out);
 }
 
 /* The text without what the server overlooks: a plus, leading zeros, a dot at the end, a capital exponent. */
@@ -157,9 +158,8 @@ static void normalize(const char *text, const struct parts *parts, char out[QUAN
 {
     const char *suffix = text + strspn(text, "+-0123456789.");
     const char *whole = parts->whole > 0 ? parts->digits : "0";
-    (void)snprintf(out, QUANTITY_SIZE, "%s%.*s%s%s%s", parts->negative ? "-" : "",
-                   parts->whole > 0 ? parts->whole : 1, whole, parts->fraction > 0 ? "." : "",
-                   parts->digits + parts->whole, suffix);
+    (void)snprintf(out, QUANTITY_SIZE, "%s%.*s%s%s%s", parts->negative ? "-" : "", parts->whole > 0 ? parts->whole : 1,
+                   whole, parts->fraction > 0 ? "." : "", parts->digits + parts->whole, suffix);
     char *exponent = parts->format == DECIMAL_EXPONENT ? strchr(out, 'E') : NULL;
     if (exponent != NULL)
         *exponent = 'e';
@@ -209,8 +209,8 @@ static int rewrite(json_t *container, const char *key, json_t *value, struct err
     return json_object_set_new(container, key, json_string(quantity.text));
 }
 
-static const char *const list_members[] = {"capacity", "allocatable", "requests",          "limits", "hard",
-                                           "used",     "overhead",    "allocatedResources"};
+static const char *const list_members[] = {"capacity", "allocatable", "requests", "limits",
+                                           "hard",     "used",        "overhead", "allocatedResources"};
 static const char *const single_members[] = {"capacity", "maximumVolumeSize", "sizeLimit"};
 
 static bool named(const char *const *names, size_t count, const char *name)

@@ -57,9 +57,9 @@ static bool has_finalizer(const json_t *object, const char *finalizer)
 static void add_propagation(json_t *object, const json_t *options)
 {
     const char *policy = tree_text(options, "propagationPolicy");
-    const char *finalizer = str_eq(policy, "Foreground")                                               ? "foregroundDeletion"
+    const char *finalizer = str_eq(policy, "Foreground") ? "foregroundDeletion"
                             : str_eq(policy, "Orphan") || tree_is_true(options, "orphanDependents") ? "orphan"
-                                                                                                       : NULL;
+                                                                                                    : NULL;
     if (finalizer == NULL || has_finalizer(object, finalizer))
         return;
     tree_default(object, "metadata.finalizers", json_array());

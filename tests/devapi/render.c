@@ -11,8 +11,8 @@ void rendering_init(struct rendering *rendering, const struct catalog *catalog, 
 {
     *rendering = (struct rendering){.kind = request->kind, .events_group = request->events_group};
     const char *stored = catalog_storage_version(catalog, request->kind);
-    rendering->shown_version = *request->group != '\0' ? mem_printf("%s/%s", request->group, request->version)
-                                                       : mem_strdup(request->version);
+    rendering->shown_version =
+        *request->group != '\0' ? mem_printf("%s/%s", request->group, request->version) : mem_strdup(request->version);
     if (stored != NULL && (strcmp(stored, request->version) != 0 || request->events_group))
         rendering->api_version = mem_strdup(rendering->shown_version);
     const char *accept = request->accept != NULL ? request->accept : "";

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How objects are shown to one client: as stored, in another version of the API, as rows of a table, or metadata alone. */
+/* How objects are shown to one client: as stored, in another version of the API, as rows of a table, or metadata alone.
+ */
 #ifndef BERTH_DEVAPI_RENDER_H
 #define BERTH_DEVAPI_RENDER_H
 
@@ -11,8 +12,8 @@ struct rendering {
     const struct kind *kind;
     enum render_as as;
     bool events_group;
-    bool whole_objects; /* rows carry the object, not only its metadata */
-    char *api_version;  /* NULL when what is stored is what the client wants */
+    bool whole_objects;  /* rows carry the object, not only its metadata */
+    char *api_version;   /* NULL when what is stored is what the client wants */
     char *shown_version; /* apiVersion of the objects as the client sees them */
 };
 /* From the path and the Accept header. */

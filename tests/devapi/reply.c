@@ -91,8 +91,9 @@ int reply_conflict(struct reply *reply, const struct kind *kind, const char *nam
 
 int reply_modified(struct reply *reply, const struct kind *kind, const char *name)
 {
-    return reply_conflict(reply, kind, name,
-                          "the object has been modified; please apply your changes to the latest version and try again");
+    return reply_conflict(
+        reply, kind, name,
+        "the object has been modified; please apply your changes to the latest version and try again");
 }
 
 int reply_expired(struct reply *reply, const char *message)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Answers. Functions that refuse a request fill the reply with a Status object and return -1, as functions elsewhere do with
- * `struct err`.
+ * Answers. Functions that refuse a request fill the reply with a Status object and return -1, as functions elsewhere do
+ * with `struct err`.
  */
 #ifndef BERTH_DEVAPI_REPLY_H
 #define BERTH_DEVAPI_REPLY_H
@@ -23,8 +23,8 @@ struct reply {
 };
 void reply_reset(struct reply *reply);
 
-/* A Status of failure. `reason` is the word clients switch on ("NotFound"), kind and name go into details (NULL = none),
- * causes is a JSON array or NULL (the reference is taken). Always -1. */
+/* A Status of failure. `reason` is the word clients switch on ("NotFound"), kind and name go into details (NULL =
+ * none), causes is a JSON array or NULL (the reference is taken). Always -1. */
 int reply_fail(struct reply *reply, int code, const char *reason, const struct kind *kind, const char *name,
                json_t *causes, const char *format, ...) __attribute__((format(printf, 7, 8)));
 /* The ones that are needed everywhere. */

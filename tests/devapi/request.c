@@ -9,9 +9,9 @@
 #define EVENTS_GROUP "events.k8s.io"
 
 static const char *const verb_names[] = {
-    [VERB_OTHER] = "",           [VERB_GET] = "get",       [VERB_LIST] = "list",
-    [VERB_WATCH] = "watch",      [VERB_CREATE] = "create", [VERB_UPDATE] = "update",
-    [VERB_PATCH] = "patch",      [VERB_DELETE] = "delete", [VERB_DELETE_COLLECTION] = "deletecollection",
+    [VERB_OTHER] = "",      [VERB_GET] = "get",       [VERB_LIST] = "list",
+    [VERB_WATCH] = "watch", [VERB_CREATE] = "create", [VERB_UPDATE] = "update",
+    [VERB_PATCH] = "patch", [VERB_DELETE] = "delete", [VERB_DELETE_COLLECTION] = "deletecollection",
 };
 
 const char *verb_name(enum verb verb)
@@ -41,9 +41,9 @@ static enum verb find_verb(const struct request *request)
         const char *method;
         enum verb with_name, without;
     } verbs[] = {
-        {"GET", VERB_GET, VERB_LIST},          {"HEAD", VERB_GET, VERB_LIST},
-        {"POST", VERB_CREATE, VERB_CREATE},    {"PUT", VERB_UPDATE, VERB_OTHER},
-        {"PATCH", VERB_PATCH, VERB_OTHER},     {"DELETE", VERB_DELETE, VERB_DELETE_COLLECTION},
+        {"GET", VERB_GET, VERB_LIST},       {"HEAD", VERB_GET, VERB_LIST},
+        {"POST", VERB_CREATE, VERB_CREATE}, {"PUT", VERB_UPDATE, VERB_OTHER},
+        {"PATCH", VERB_PATCH, VERB_OTHER},  {"DELETE", VERB_DELETE, VERB_DELETE_COLLECTION},
     };
     if (strcmp(request->method, "GET") == 0 && request_flag(request, "watch"))
         return VERB_WATCH;
@@ -103,9 +103,9 @@ void request_parse(struct request *request, const struct catalog *catalog)
 void request_free(struct request *request)
 {
     map_free(request->query);
-    char *texts[] = {request->method,        request->path,    request->content_type, request->accept,
-                     request->user_agent,    request->group,   request->version,      request->resource,
-                     request->authorization, request->namespace, request->name,       request->subresource};
+    char *texts[] = {request->method,        request->path,      request->content_type, request->accept,
+                     request->user_agent,    request->group,     request->version,      request->resource,
+                     request->authorization, request->namespace, request->name,         request->subresource};
     for (size_t i = 0; i < ARRAY_LEN(texts); i++)
         free(texts[i]);
     *request = (struct request){0};
@@ -114,9 +114,12 @@ void request_free(struct request *request)
 static const struct {
     const char *core, *other;
 } event_members[] = {
-    {"involvedObject", "regarding"},          {"message", "note"},
-    {"source", "deprecatedSource"},           {"firstTimestamp", "deprecatedFirstTimestamp"},
-    {"count", "deprecatedCount"},             {"lastTimestamp", "deprecatedLastTimestamp"},
+    {"involvedObject", "regarding"},
+    {"message", "note"},
+    {"source", "deprecatedSource"},
+    {"firstTimestamp", "deprecatedFirstTimestamp"},
+    {"count", "deprecatedCount"},
+    {"lastTimestamp", "deprecatedLastTimestamp"},
     {"reportingComponent", "reportingController"},
 };
 

@@ -8,21 +8,31 @@
 
 #include <stdint.h>
 
-enum verb { VERB_OTHER, VERB_GET, VERB_LIST, VERB_WATCH, VERB_CREATE, VERB_UPDATE, VERB_PATCH, VERB_DELETE, VERB_DELETE_COLLECTION };
+enum verb {
+    VERB_OTHER,
+    VERB_GET,
+    VERB_LIST,
+    VERB_WATCH,
+    VERB_CREATE,
+    VERB_UPDATE,
+    VERB_PATCH,
+    VERB_DELETE,
+    VERB_DELETE_COLLECTION
+};
 
 struct request {
     char *method;
-    char *path; /* decoded, without the query */
-    struct map *query; /* char * values; NULL while there are none */
+    char *path;                                               /* decoded, without the query */
+    struct map *query;                                        /* char * values; NULL while there are none */
     char *content_type, *accept, *user_agent, *authorization; /* NULL when not sent */
     const char *body;
     size_t body_len;
 
     enum verb verb;
-    const struct kind *kind; /* NULL: no resource (discovery, control, unknown) */
-    char *group, *version, *resource; /* as in the path, also for what is not served; NULL when no API path */
+    const struct kind *kind;              /* NULL: no resource (discovery, control, unknown) */
+    char *group, *version, *resource;     /* as in the path, also for what is not served; NULL when no API path */
     char *namespace, *name, *subresource; /* NULL when absent */
-    bool events_group; /* core events seen through events.k8s.io */
+    bool events_group;                    /* core events seen through events.k8s.io */
 };
 /* Fills the second half from method, path and query. */
 void request_parse(struct request *request, const struct catalog *catalog);

@@ -8,8 +8,9 @@
 
 struct selector; /* both in one; NULL selects everything */
 
-/* Either text may be NULL or "". Labels: "a=b,c!=d,e in (x,y),f notin (z),g,!h,n>5,n<5". Fields: "metadata.name=x,reason!=y"; a field
- * the kind does not offer is an error. *selector is NULL when nothing is selected away. */
+/* Either text may be NULL or "". Labels: "a=b,c!=d,e in (x,y),f notin (z),g,!h,n>5,n<5". Fields:
+ * "metadata.name=x,reason!=y"; a field the kind does not offer is an error. *selector is NULL when nothing is selected
+ * away. */
 int selector_parse(const struct kind *kind, const char *labels, const char *fields, struct selector **selector,
                    struct err *err);
 void selector_free(struct selector *selector);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The API server without its sockets: http.c turns HTTP into a struct request, api_handle answers it. One thread does all.
+ * The API server without its sockets: http.c turns HTTP into a struct request, api_handle answers it. One thread does
+ * all.
  *
  *   http.c ─► request.c ─► faults.c ─► api.c ─┬─► get/list: list.c ─► render.c, table.c
  *     │                                       ├─► create/update/patch: write.c ─► patch.c, defaults.c, validate*.c

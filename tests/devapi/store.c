@@ -191,11 +191,10 @@ struct version *store_remove(struct store *store, const struct kind *kind, const
             before[i]->next[i] = item->next[i];
     table->count--;
     struct version *last = new_version(store, kind, key, object);
-    log_append(store, kind,
-               (struct event){.type = EVENT_DELETED,
-                              .resource_version = last->resource_version,
-                              .now = last,
-                              .old = item->version});
+    log_append(
+        store, kind,
+        (struct event){
+            .type = EVENT_DELETED, .resource_version = last->resource_version, .now = last, .old = item->version});
     free(item);
     return last;
 }

@@ -6,10 +6,11 @@
  *      │                            │            │
  *      │                            ▼            ▼
  *      │                        version v7    version v9                 immutable, reference-counted JSON text
- *      └─► log (ring):  v3 ADDED a │ v7 MODIFIED a (was v3) │ v9 ADDED b  … watches read it, old ends are compacted away
+ *      └─► log (ring):  v3 ADDED a │ v7 MODIFIED a (was v3) │ v9 ADDED b  … watches read it, old ends are compacted
+ * away
  *
- * One counter gives all kinds their resourceVersion. A list at an older version (the later pages of a list) is today's list
- * with the log undone. Used by one thread only.
+ * One counter gives all kinds their resourceVersion. A list at an older version (the later pages of a list) is today's
+ * list with the log undone. Used by one thread only.
  */
 #ifndef BERTH_DEVAPI_STORE_H
 #define BERTH_DEVAPI_STORE_H
@@ -29,10 +30,11 @@ struct version {
     const char *namespace; /* "" for cluster-scoped kinds */
     const char *name;
     const char *uid;
-    const char *const *labels; /* key, value, key, value …, NULL */
-    const char *const *fields; /* in the order of kind->fields */
-    const char *const *owners; /* uids of ownerReferences, NULL */
-    const char *const *claims; /* pods: names of the claims they use, NULL */
+    const char *const *labels;     /* key, value, key, value …, NULL */
+    const char *const *fields;     /* in the order of kind->fields */
+    const char *const *owners;     /* uids of ownerReferences, NULL */
+    const char *const *claims;     /* pods: names of the claims they use, NULL */
+    const char *const *finalizers; /* NULL-ended, as the others */
     bool deleting;
     const char *json;
     size_t json_len;
@@ -59,19 +61,21 @@ void store_free(struct store *store);
 uint64_t store_version(const struct store *store);
 struct version *store_get(const struct store *store, const struct kind *kind, const char *key); /* borrowed or NULL */
 size_t store_count(const struct store *store, const struct kind *kind);
-/* Makes `object` the current state of `key`: sets metadata.resourceVersion in it, appends to the log. Borrowed result. */
+/* Makes `object` the current state of `key`: sets metadata.resourceVersion in it, appends to the log. Borrowed result.
+ */
 struct version *store_put(struct store *store, const struct kind *kind, const char *key, json_t *object);
 /* Removes `key`, whose last state is `object`. Borrowed result, alive as long as the log keeps the event. */
 struct version *store_remove(struct store *store, const struct kind *kind, const char *key, json_t *object);
 
-/* Iteration in key order from the first key >= `from`; the item may be removed meanwhile once _next was called for it. */
+/* Iteration in key order from the first key >= `from`; the item may be removed meanwhile once _next was called for it.
+ */
 struct store_item;
 struct store_item *store_seek(const struct store *store, const struct kind *kind, const char *from);
 struct store_item *store_next(const struct store_item *item);
 struct version *store_item_version(const struct store_item *item);
 
-/* The objects of a kind as they were at `resource_version`, in key order, each with a reference; the caller gives all back
- * with store_snapshot_free. -1 when the log does not reach back that far. */
+/* The objects of a kind as they were at `resource_version`, in key order, each with a reference; the caller gives all
+ * back with store_snapshot_free. -1 when the log does not reach back that far. */
 struct store_snapshot {
     struct version **items;
     size_t count;

@@ -25,8 +25,17 @@ static const char *merge_key(const struct kind *kind, const char *path)
     return NULL;
 }
 
-static json_t *merge_object(const struct kind *kind, const json_t *target, const json_t *patch, const char *path,
-                            struct err *err);
+static int merge_into(const struct kind *kind, json_t *result, const json_t *patch, const char *path, struct err *err);
+
+/* The patch as a new object: what it says about nothing, without its directives. */
+static json_t *merge_new(const struct kind *kind, const json_t *patch, const char *path, struct err *err)
+{
+    json_t *result = json_object();
+    if (merge_into(kind, result, patch, path, err) == 0)
+        return result;
+    json_decref(result);
+    return NULL;
+}
 
 /* Where in `list` the item with this key (or this string, key "") stands; -1 when nowhere. */
 static ssize_t find_item(const json_t *list, const char *key, const json_t *like)
@@ -60,10 +69,10 @@ static int merge_keyed_item(const struct kind *kind, json_t *result, const json_
         return 0;
     }
     ssize_t at = find_item(result, key, item);
-    json_t *merged = merge_object(kind, at >= 0 ? json_array_get(result, (size_t)at) : NULL, item, path, err);
-    if (merged == NULL)
-        return -1;
-    return at >= 0 ? json_array_set_new(result, (size_t)at, merged) : json_array_append_new(result, merged);
+    if (at >= 0)
+        return merge_into(kind, json_array_get(result, (size_t)at), item, path, err);
+    json_t *made = merge_new(kind, item, path, err);
+    return made != NULL ? json_array_append_new(result, made) : -1;
 }
 
 /* A list with {"$patch": "replace"} among its items takes the place of the old one. */
@@ -82,16 +91,17 @@ static json_t *replaced_list(const json_t *patch)
     return NULL;
 }
 
-static json_t *merge_list(const struct kind *kind, const json_t *target, const json_t *patch, const char *path,
-                          struct err *err)
+/* `list` is the present one, changed in place; NULL = there is none. Returns what takes its place, or NULL on an error.
+ */
+static json_t *merge_list(const struct kind *kind, json_t *list, const json_t *patch, const char *path, struct err *err)
 {
     const char *key = merge_key(kind, path);
-    if (key == NULL || !json_is_array(patch))
+    if (key == NULL)
         return json_deep_copy(patch);
     json_t *replaced = replaced_list(patch);
     if (replaced != NULL)
         return replaced;
-    auto_json json_t *result = json_is_array(target) ? json_deep_copy(target) : json_array();
+    auto_json json_t *result = json_is_array(list) ? json_incref(list) : json_array();
     size_t i;
     json_t *item;
     json_array_foreach (patch, i, item) {
@@ -168,31 +178,31 @@ static int merge_member(const struct kind *kind, json_t *result, const char *nam
         return 0;
     }
     auto_free char *inner = mem_printf("%s%s%s", path, *path != '\0' ? "." : "", name);
-    const json_t *old = json_object_get(result, name);
-    json_t *merged;
+    json_t *old = json_object_get(result, name), *merged;
+    if (json_is_object(value) && json_is_object(old))
+        return merge_into(kind, old, value, inner, err);
     if (json_is_object(value))
-        merged = merge_object(kind, old, value, inner, err);
+        merged = merge_new(kind, value, inner, err);
     else
         merged = json_is_array(value) ? merge_list(kind, old, value, inner, err) : json_deep_copy(value);
     return merged != NULL ? json_object_set_new(result, name, merged) : -1;
 }
 
-static json_t *merge_object(const struct kind *kind, const json_t *target, const json_t *patch, const char *path,
-                            struct err *err)
+static int merge_into(const struct kind *kind, json_t *result, const json_t *patch, const char *path, struct err *err)
 {
     const char *directive = tree_text(patch, "$patch"), *name;
-    if (directive != NULL && strcmp(directive, "delete") == 0)
-        return json_object();
-    bool replace = directive != NULL && strcmp(directive, "replace") == 0;
-    auto_json json_t *result = json_is_object(target) && !replace ? json_deep_copy(target) : json_object();
     json_t *value;
+    if (directive != NULL && (strcmp(directive, "delete") == 0 || strcmp(directive, "replace") == 0))
+        json_object_clear(result);
+    if (directive != NULL && strcmp(directive, "delete") == 0)
+        return 0;
     json_object_foreach ((json_t *)patch, name, value)
         if (*name != '$' && merge_member(kind, result, name, value, path, err) != 0)
-            return NULL;
+            return -1;
     json_object_foreach ((json_t *)patch, name, value)
         if (*name == '$' && strcmp(name, "$patch") != 0 && apply_directive(kind, result, name, value, path, err) != 0)
-            return NULL;
-    return mem_take(result);
+            return -1;
+    return 0;
 }
 
 json_t *patch_strategic(const struct kind *kind, const json_t *target, const json_t *patch, struct err *err)
@@ -201,5 +211,6 @@ json_t *patch_strategic(const struct kind *kind, const json_t *target, const jso
         err_set(err, ERR_INVALID, "a strategic merge patch is an object");
         return NULL;
     }
-    return merge_object(kind, target, patch, "", err);
+    auto_json json_t *result = json_is_object(target) ? json_deep_copy(target) : json_object();
+    return merge_into(kind, result, patch, "", err) == 0 ? mem_take(result) : NULL;
 }

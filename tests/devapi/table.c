@@ -19,8 +19,14 @@ struct column {
     int wide; /* 1 = only with -o wide */
 };
 
-#define NAME {"Name", "metadata.name", NULL, 0}
-#define AGE {"Age", NULL, cell_age, 0}
+#define NAME                                                                                                           \
+    {                                                                                                                  \
+        "Name", "metadata.name", NULL, 0                                                                               \
+    }
+#define AGE                                                                                                            \
+    {                                                                                                                  \
+        "Age", NULL, cell_age, 0                                                                                       \
+    }
 #define COLUMNS_MAX 12
 
 static const struct {
@@ -28,8 +34,13 @@ static const struct {
     struct column columns[COLUMNS_MAX];
 } tables[] = {
     {"Namespace", "", {NAME, {"Status", "status.phase", NULL, 0}, AGE}},
-    {"Node", "", {NAME, {"Status", NULL, cell_node_status, 0}, {"Roles", NULL, cell_none, 0}, AGE,
-                  {"Version", "status.nodeInfo.kubeletVersion", NULL, 0}}},
+    {"Node",
+     "",
+     {NAME,
+      {"Status", NULL, cell_node_status, 0},
+      {"Roles", NULL, cell_none, 0},
+      AGE,
+      {"Version", "status.nodeInfo.kubeletVersion", NULL, 0}}},
     {"PersistentVolume",
      "",
      {NAME,

@@ -15,9 +15,14 @@ static const struct {
     int64_t small_unit; /* 0 = none */
     char small_name;
 } durations[] = {
-    {120, 1, 's', 0, 0},           {600, 60, 'm', 1, 's'},           {3 * 3600, 60, 'm', 0, 0},
-    {8 * 3600, 3600, 'h', 60, 'm'}, {48 * 3600, 3600, 'h', 0, 0},     {8 * 86400, 86400, 'd', 3600, 'h'},
-    {730 * 86400L, 86400, 'd', 0, 0},  {INT64_MAX, 365 * 86400L, 'y', 86400, 'd'},
+    {120, 1, 's', 0, 0},
+    {600, 60, 'm', 1, 's'},
+    {3 * 3600, 60, 'm', 0, 0},
+    {8 * 3600, 3600, 'h', 60, 'm'},
+    {48 * 3600, 3600, 'h', 0, 0},
+    {8 * 86400, 86400, 'd', 3600, 'h'},
+    {730 * 86400L, 86400, 'd', 0, 0},
+    {INT64_MAX, 365 * 86400L, 'y', 86400, 'd'},
 };
 
 void cell_add_duration(int64_t seconds, struct str *out)
@@ -67,9 +72,9 @@ void cell_phase(const json_t *object, int64_t now, struct str *out)
     if (tree_get(object, "metadata.deletionTimestamp") != NULL)
         str_add(out, "Terminating");
     else
-        add_text(object, tree_has_text(object, "status.reason") && tree_get(object, "spec.containers") != NULL
-                             ? "status.reason"
-                             : "status.phase",
+        add_text(object,
+                 tree_has_text(object, "status.reason") && tree_get(object, "spec.containers") != NULL ? "status.reason"
+                                                                                                       : "status.phase",
                  "", out);
 }
 
@@ -91,7 +96,8 @@ static void add_modes(const json_t *modes, struct str *out)
 {
     static const struct {
         const char *name, *letters;
-    } letters[] = {{"ReadWriteOnce", "RWO"}, {"ReadOnlyMany", "ROX"}, {"ReadWriteMany", "RWX"}, {"ReadWriteOncePod", "RWOP"}};
+    } letters[] = {
+        {"ReadWriteOnce", "RWO"}, {"ReadOnlyMany", "ROX"}, {"ReadWriteMany", "RWX"}, {"ReadWriteOncePod", "RWOP"}};
     size_t i;
     json_t *mode;
     bool first = true;
@@ -160,8 +166,9 @@ void cell_class_name(const json_t *object, int64_t now, struct str *out)
                                        "storageclass.beta.kubernetes.io/is-default-class"};
     bool is_default = false;
     for (size_t i = 0; i < ARRAY_LEN(keys); i++)
-        is_default = is_default ||
-                     str_eq(json_string_value(json_object_get(tree_get(object, "metadata.annotations"), keys[i])), "true");
+        is_default =
+            is_default ||
+            str_eq(json_string_value(json_object_get(tree_get(object, "metadata.annotations"), keys[i])), "true");
     add_text(object, "metadata.name", "", out);
     str_add(out, is_default ? " (default)" : "");
 }

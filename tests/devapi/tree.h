@@ -6,9 +6,9 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-json_t *tree_get(const json_t *object, const char *path);        /* borrowed; NULL when absent or null */
-const char *tree_text(const json_t *object, const char *path);   /* borrowed; NULL when it is no string */
-bool tree_has_text(const json_t *object, const char *path);      /* a string that is not empty */
+json_t *tree_get(const json_t *object, const char *path);      /* borrowed; NULL when absent or null */
+const char *tree_text(const json_t *object, const char *path); /* borrowed; NULL when it is no string */
+bool tree_has_text(const json_t *object, const char *path);    /* a string that is not empty */
 bool tree_is_true(const json_t *object, const char *path);
 /* Sets (taking the reference to value), making the objects on the way. */
 void tree_set(json_t *object, const char *path, json_t *value);

@@ -31,8 +31,7 @@ static const struct {
     [ERROR_TOO_LONG] = {"FieldValueTooLong", "Too long"},
 };
 
-void errors_add(struct errors *errors, enum error_type type, const char *field, const json_t *value,
-                const char *detail)
+void errors_add(struct errors *errors, enum error_type type, const char *field, const json_t *value, const char *detail)
 {
     auto_str struct str message = {0};
     str_add(&message, error_types[type].text);
@@ -120,7 +119,8 @@ const char *name_problem(enum kind_name_rule rule, const char *name)
     }
 }
 
-/* [prefix/]name: the prefix a subdomain, the name at most 63 letters, digits, '-', '_', '.', alphanumeric at both ends. */
+/* [prefix/]name: the prefix a subdomain, the name at most 63 letters, digits, '-', '_', '.', alphanumeric at both ends.
+ */
 static bool is_qualified_name(const char *text)
 {
     const char *slash = strrchr(text, '/');
@@ -153,7 +153,8 @@ static void validate_string_map(const json_t *map, const char *field, bool label
         const char *text = json_string_value(value);
         total += strlen(key) + (text != NULL ? strlen(text) : 0);
         if (labels && !str_empty(text) && (strchr(text, '/') != NULL || !is_qualified_name(text)))
-            errors_add(errors, ERROR_INVALID, field, value, "a valid label must be an empty string or consist of "
+            errors_add(errors, ERROR_INVALID, field, value,
+                       "a valid label must be an empty string or consist of "
                        "alphanumeric characters, '-', '_' or '.'");
     }
     if (!labels && total > 256 * (size_t)1024)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The server's checks: names and metadata of everything, and the rules of single kinds that controllers rely on (immutable
- * fields, required ones, sizes). Errors are collected as the real server does, one 422 lists them all.
+ * The server's checks: names and metadata of everything, and the rules of single kinds that controllers rely on
+ * (immutable fields, required ones, sizes). Errors are collected as the real server does, one 422 lists them all.
  */
 #ifndef BERTH_DEVAPI_VALIDATE_H
 #define BERTH_DEVAPI_VALIDATE_H

@@ -278,8 +278,7 @@ void validate_capacity(const json_t *object, const struct rules *rules, struct e
     errors_require(errors, object, "storageClassName");
 }
 
-void validate_capacity_update(const json_t *object, const json_t *old, const struct rules *rules,
-                              struct errors *errors)
+void validate_capacity_update(const json_t *object, const json_t *old, const struct rules *rules, struct errors *errors)
 {
     (void)rules;
     errors_check_immutable(errors, object, old, "nodeTopology");
@@ -293,7 +292,8 @@ void validate_attachment(const json_t *object, const struct rules *rules, struct
     errors_require(errors, object, "spec.nodeName");
     if (tree_get(object, "spec.source.persistentVolumeName") == NULL &&
         tree_get(object, "spec.source.inlineVolumeSpec") == NULL)
-        errors_add(errors, ERROR_REQUIRED, "spec.source", NULL, "must specify exactly one of inlineVolumeSpec and "
+        errors_add(errors, ERROR_REQUIRED, "spec.source", NULL,
+                   "must specify exactly one of inlineVolumeSpec and "
                    "persistentVolumeName");
 }
 

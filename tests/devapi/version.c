@@ -68,6 +68,17 @@ static size_t add_owners(struct layout *layout, const json_t *object)
     return at;
 }
 
+static size_t add_finalizers(struct layout *layout, const json_t *object)
+{
+    size_t at = layout->count, i;
+    json_t *item;
+    json_array_foreach (tree_get(object, "metadata.finalizers"), i, item)
+        if (json_is_string(item))
+            layout_add(layout, json_string_value(item));
+    layout_add(layout, NULL);
+    return at;
+}
+
 /* A generic ephemeral volume's claim is named after pod and volume. */
 static size_t add_claims(struct layout *layout, const struct kind *kind, const json_t *object, struct strv *made)
 {
@@ -105,6 +116,7 @@ struct version *version_new(const struct kind *kind, const char *key, uint64_t r
     auto_strv struct strv made = {0};
     size_t labels = add_labels(&layout, object), fields = add_fields(&layout, kind, object);
     size_t owners = add_owners(&layout, object), claims = add_claims(&layout, kind, object, &made);
+    size_t finalizers = add_finalizers(&layout, object);
     const char *uid = tree_text(object, "metadata.uid");
     size_t uid_at = layout_add(&layout, uid != NULL ? uid : "");
     const char *slash = kind->namespaced ? strchr(key, '/') : NULL;
@@ -146,6 +158,7 @@ struct version *version_new(const struct kind *kind, const char *key, uint64_t r
         .fields = pointers + fields,
         .owners = pointers + owners,
         .claims = pointers + claims,
+        .finalizers = pointers + finalizers,
         .deleting = tree_get(object, "metadata.deletionTimestamp") != NULL,
         .json = at,
         .json_len = json_len,

@@ -9,8 +9,11 @@
 
 enum { DEFAULT_TIMEOUT_SECONDS = 1800, OUT_LIMIT = 256 * 1024 };
 
-static const char *const event_names[] = {
-    [EVENT_ADDED] = "ADDED", [EVENT_MODIFIED] = "MODIFIED", [EVENT_DELETED] = "DELETED"};
+static const char *const event_heads[] = {
+    [EVENT_ADDED] = "{\"type\":\"ADDED\",\"object\":",
+    [EVENT_MODIFIED] = "{\"type\":\"MODIFIED\",\"object\":",
+    [EVENT_DELETED] = "{\"type\":\"DELETED\",\"object\":",
+};
 
 void watch_free(struct watch *watch)
 {
@@ -36,7 +39,7 @@ static bool in_scope(const struct watch *watch, const struct version *version)
 static void add_event(struct watch *watch, enum event_type type, const struct version *version)
 {
     for (int times = watch->faults.repeat ? 2 : 1; times > 0; times--) {
-        str_addf(&watch->out, "{\"type\":\"%s\",\"object\":", event_names[type]);
+        str_add(&watch->out, event_heads[type]);
         render_object(&watch->rendering, version, &watch->out);
         str_add(&watch->out, "}\n");
     }
@@ -126,7 +129,8 @@ static void pull(struct watch *watch)
             return;
         }
         const struct event *event = store_log_event(store, kind, watch->next_event);
-        if (event == NULL || (watch->faults.late > 0 && event->time + watch->faults.late > clock_mono(watch->server->clock)))
+        if (event == NULL ||
+            (watch->faults.late > 0 && event->time + watch->faults.late > clock_mono(watch->server->clock)))
             return;
         watch->next_event++;
         take_event(watch, event);
@@ -220,7 +224,8 @@ static int find_start(struct watch *watch, const struct request *request, struct
     const char *initial = request_query(request, "sendInitialEvents");
     uint64_t from = 0;
     if (!str_empty(text) && !str_parse_u64(text, &from))
-        return reply_bad_request(reply, "resourceVersion: Invalid value: \"%s\": strconv.ParseUint: invalid syntax", text);
+        return reply_bad_request(reply, "resourceVersion: Invalid value: \"%s\": strconv.ParseUint: invalid syntax",
+                                 text);
     if (initial != NULL && watch->server->rules.minor < 32)
         return reply_fail(reply, 422, "Invalid", NULL, NULL, NULL,
                           "ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is "

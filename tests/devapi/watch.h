@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One open watch: a place in the log of its kind, and the text that is still to be sent. http.c pulls text out of it and
- * parks the connection while there is none.
+ * One open watch: a place in the log of its kind, and the text that is still to be sent. http.c pulls text out of it
+ * and parks the connection while there is none.
  */
 #ifndef BERTH_DEVAPI_WATCH_H
 #define BERTH_DEVAPI_WATCH_H
@@ -22,9 +22,9 @@ enum watch_end {
 
 /* What faults do to a watch. */
 struct watch_faults {
-    int64_t late;        /* ns that every event is held back */
-    bool repeat;         /* every event twice */
-    uint64_t end_after;  /* events until the end; 0 = no such fault */
+    int64_t late;       /* ns that every event is held back */
+    bool repeat;        /* every event twice */
+    uint64_t end_after; /* events until the end; 0 = no such fault */
     enum watch_end end;
     bool ends;
 };
@@ -43,7 +43,7 @@ struct watch {
     struct selector *selector;
     char *key_prefix; /* "namespace/" or "" */
     uint64_t next_event;
-    uint64_t sent;        /* events so far */
+    uint64_t sent; /* events so far */
     bool bookmarks;
     int64_t deadline, bookmark_at;
     enum watch_state state;

@@ -114,8 +114,9 @@ void api_create(struct server *server, const struct request *request, struct rep
 /* Members of the metadata that an update never changes. */
 static void keep_metadata(json_t *object, const json_t *old)
 {
-    static const char *const kept[] = {"uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
-                                       "generation", "generateName", "namespace", "name"};
+    static const char *const kept[] = {
+        "uid",        "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
+        "generation", "generateName",      "namespace",         "name"};
     json_t *metadata = json_object_get(object, "metadata");
     const json_t *was = json_object_get(old, "metadata");
     for (size_t i = 0; i < ARRAY_LEN(kept); i++) {
@@ -183,7 +184,8 @@ static int refuse_field(const struct request *request, const char *field, const 
     return errors_reply(&errors, reply, request->kind, request->name);
 }
 
-/* Checks the preconditions an update carries in its metadata. A patch without a version is applied to whatever is there. */
+/* Checks the preconditions an update carries in its metadata. A patch without a version is applied to whatever is
+ * there. */
 static int check_preconditions(const struct request *request, const json_t *object, const json_t *old,
                                struct reply *reply)
 {
@@ -270,7 +272,7 @@ static enum patch_type find_patch_type(const struct request *request)
     for (size_t i = 0; i < ARRAY_LEN(patch_types); i++)
         if (request->content_type != NULL && str_starts(request->content_type, patch_types[i].content_type))
             return patch_types[i].type == PATCH_STRATEGIC && kind_has(request->kind, KIND_CUSTOM) ? PATCH_UNKNOWN
-                                                                                                 : patch_types[i].type;
+                                                                                                  : patch_types[i].type;
     return PATCH_UNKNOWN;
 }
 
@@ -293,8 +295,10 @@ static json_t *apply_patch(const struct request *request, enum patch_type type, 
         err_set(&err, ERR_INVALID, "the patched object is no object");
     }
     if (result == NULL && err_is(&err, ERR_UNPROCESSABLE))
-        reply_fail(reply, 422, "Invalid", NULL, NULL, NULL, "the server rejected our request due to an error in our "
-                   "request: %s", err_text(&err));
+        reply_fail(reply, 422, "Invalid", NULL, NULL, NULL,
+                   "the server rejected our request due to an error in our "
+                   "request: %s",
+                   err_text(&err));
     else if (result == NULL)
         reply_bad_request(reply, "error decoding patch: %s", err_text(&err));
     return result;
