@@ -9,7 +9,8 @@
 #include <string.h>
 
 #define DEFAULT_CONNECTIONS 16
-#define IDLE_HANDLES 4      /* kept for reuse; each holds some 5 KiB */
+#define IDLE_HANDLES 4 /* kept for reuse; each holds some 5 KiB */
+#define KEPT_BUFFER ((size_t)64 << 10)
 #define POLL_LIMIT 600000   /* ms; wake-ups and libcurl's own timers end a poll earlier */
 #define SPARE_CONNECTIONS 8 /* watches that libcurl's cache makes room for */
 
@@ -384,6 +385,8 @@ void kube_call_read(struct kube_call *call, struct str *to)
         *to = call->buffer;
         call->buffer = swap;
         str_reset(&call->buffer);
+        if (call->buffer.cap > KEPT_BUFFER)
+            str_free(&call->buffer);
     } else if (call->buffer.len > 0) {
         str_add_len(to, call->buffer.data, call->buffer.len);
         str_reset(&call->buffer);
