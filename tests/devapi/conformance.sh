@@ -1,26 +1,29 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# conformance.sh [devapi|real] [arguments of conformance.py]
+# conformance.sh [devapi|real|faults] [arguments of the Python script]
 # The same expectations on berth-devapi (default; DEVAPI names the binary, DEVAPI_ARGS adds flags) or on the real API
-# server of e2e/cluster. Last line: "N passed, N failed".
+# server of e2e/cluster; `faults` tests the fault injection of berth-devapi instead. Last line: "N passed, N failed".
 
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 what=devapi
-case ${1:-} in devapi | real) what=$1 && shift ;; esac
+case ${1:-} in devapi | real | faults) what=$1 && shift ;; esac
 dir=$(mktemp -d)
 pid=
 
 finish() {
+    local status=$?
     if [[ $what = real ]]; then
         "$root/e2e/cluster/cluster.sh" stop "$dir/cluster" >/dev/null || true
     elif [[ -n $pid ]]; then
         kill "$pid" 2>/dev/null || true
-        wait "$pid" 2>/dev/null || true
+        # a sanitizer tells what it found by the exit status
+        wait "$pid" || { status=1 && cat "$dir/log" >&2; }
     fi
     rm -rf "$dir"
+    exit "$status"
 }
 trap finish EXIT
 
@@ -37,5 +40,8 @@ else
         [[ -s $dir/kubeconfig ]] && break
         sleep 0.02
     done
-    python3 "$here/conformance.py" --kubeconfig "$dir/kubeconfig" "$@"
+    [[ -s $dir/kubeconfig ]] || { cat "$dir/log" >&2 && exit 1; }
+    script=conformance.py
+    [[ $what = faults ]] && script=faults.py
+    python3 "$here/$script" --kubeconfig "$dir/kubeconfig" "$@"
 fi

@@ -109,6 +109,8 @@ static int act_on_watch(struct watch *watch, const char *action)
     }
     if (!fault_action_find(action, &fault) || fault < FAULT_WATCH_CLOSE)
         return -1;
+    if (watch->state == WATCH_SILENT) /* it may be told what to do next */
+        watch->state = WATCH_OPEN;
     watch->faults.ends = true;
     watch->faults.end_after = 0;
     watch->faults.end = (enum watch_end)(fault - FAULT_WATCH_CLOSE);

@@ -394,9 +394,11 @@ static void finish(void *arg, struct MHD_Connection *connection, void **state, e
 /* ---- the loop
  * ------------------------------------------------------------------------------------------------------------ */
 
-static void wake_watches(struct http *http, bool all)
+/* Resumes watches that have something to say; returns whether there were any. */
+static bool wake_watches(struct http *http, bool all)
 {
     int64_t now = clock_mono(http->server->clock);
+    bool woke = false;
     for (struct watch *watch = http->server->watches; watch != NULL; watch = watch->next) {
         if (all)
             watch->state = WATCH_DROPPED;
@@ -406,18 +408,24 @@ static void wake_watches(struct http *http, bool all)
             continue;
         watch->parked = false;
         MHD_resume_connection(watch->connection);
+        woke = true;
     }
+    return woke;
 }
 
-static void wake_calls(struct http *http, bool all)
+static bool wake_calls(struct http *http, bool all)
 {
     int64_t now = clock_mono(http->server->clock);
+    bool woke = false;
     for (struct call *call = http->parked, *next; call != NULL; call = next) {
         next = call->next;
         call->gone = call->gone || all;
-        if (call->gone || call->resume_at <= now)
-            unpark(call);
+        if (!call->gone && call->resume_at > now)
+            continue;
+        unpark(call);
+        woke = true;
     }
+    return woke;
 }
 
 /* A suspended connection is not looked at by libmicrohttpd, so clients that left are found here. */
@@ -466,14 +474,18 @@ static int poll_timeout(struct http *http)
     return timeout < 0 ? 0 : timeout == INT32_MAX ? -1 : (int)timeout;
 }
 
-static void round_once(struct http *http)
+/* libmicrohttpd looks at resumed connections when it runs next, and tells nobody that it should. */
+static void run_until_idle(struct http *http)
 {
-    MHD_run(http->daemon);
-    while (controllers_run(http->server))
-        ;
-    find_hangups(http);
-    wake_watches(http, false);
-    wake_calls(http, false);
+    bool woke;
+    do {
+        MHD_run(http->daemon);
+        while (controllers_run(http->server))
+            ;
+        find_hangups(http);
+        woke = wake_watches(http, false);
+        woke = wake_calls(http, false) || woke;
+    } while (woke && !http->server->stop);
 }
 
 void http_run(struct http *http, int stop_fd)
@@ -481,7 +493,7 @@ void http_run(struct http *http, int stop_fd)
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     struct pollfd fds[] = {{.fd = info->epoll_fd, .events = POLLIN}, {.fd = stop_fd, .events = POLLIN}};
     while (!http->server->stop) {
-        round_once(http);
+        run_until_idle(http);
         if (http->server->stop || (poll(fds, 2, poll_timeout(http)) > 0 && fds[1].revents != 0))
             break;
     }
@@ -549,8 +561,8 @@ void http_free(struct http *http)
     if (http == NULL)
         return;
     /* libmicrohttpd insists that nothing is suspended when it stops */
-    wake_calls(http, true);
-    wake_watches(http, true);
+    (void)wake_calls(http, true);
+    (void)wake_watches(http, true);
     MHD_run(http->daemon);
     MHD_stop_daemon(http->daemon);
     free(http->url);

@@ -146,7 +146,7 @@ static void canonical(wide nano, enum suffix_format format, bool negative, char 
     }
     for (exponent = -9; nano > 0 && nano % 1000 == 0 && exponent < 18; exponent += 3)
         nano /= 1000;
-    char suffix[8] = "";
+    char suffix[16] = "";
     if (format == DECIMAL_EXPONENT && exponent != 0)
         (void)snprintf(suffix, sizeof(suffix), "e%d", exponent);
     print_wide(nano, format == DECIMAL_EXPONENT ? suffix : suffix_of(DECIMAL_SI, nano > 0 ? exponent : 0), negative,
