@@ -21,13 +21,10 @@ static bool grant_allows(const struct kube_reference_grant *grant, const char *c
     return from && to;
 }
 
-static int check_grant(const struct provision_config *config, const struct provision_lookup *lookup,
-                       const struct kube_claim *claim, const struct kube_data_source *source, struct err *err)
+static int check_grant(const struct provision_lookup *lookup, const struct kube_claim *claim,
+                       const struct kube_data_source *source, struct err *err)
 {
     const char *here = claim->object.meta.namespace_;
-    if (!config->gate_cross_namespace)
-        return err_set(err, ERR_INVALID,
-                       "dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is disabled");
     auto_objects struct kube_object_list grants = {0};
     if (lookup->grants(lookup->arg, source->namespace_, &grants, err) < 0)
         return err_wrap(err, "error getting referencegrants in namespace %s", source->namespace_);
@@ -48,20 +45,26 @@ int source_choose(const struct provision_config *config, const struct provision_
     choice->kind_name = source->kind;
     choice->name = source->name;
     choice->namespace_ = claim->object.meta.namespace_;
-    if (claim->data_source == NULL && !str_empty(source->namespace_) &&
-        !str_eq(source->namespace_, claim->object.meta.namespace_)) {
-        if (check_grant(config, lookup, claim, source, err) < 0)
-            return -1;
-        choice->cross_namespace = true;
+    if (claim->data_source == NULL && !str_empty(source->namespace_)) {
+        if (!config->gate_cross_namespace)
+            return err_set(err, ERR_INVALID,
+                           "dataSourceRef namespace specified but the CrossNamespaceVolumeDataSource feature is "
+                           "disabled");
+        choice->cross_namespace = !str_eq(source->namespace_, claim->object.meta.namespace_);
         choice->namespace_ = source->namespace_;
+        if (choice->cross_namespace && check_grant(lookup, claim, source, err) < 0)
+            return -1;
     }
-    if (str_eq(source->kind, "VolumeSnapshot")) {
+    bool snapshot = str_eq(source->kind, "VolumeSnapshot"), clone = str_eq(source->kind, "PersistentVolumeClaim");
+    if ((snapshot || clone) && str_empty(source->name))
+        return err_set(err, ERR_INVALID, "the PVC source not found for PVC %s", claim->object.meta.name);
+    if (snapshot) {
         choice->kind = SOURCE_SNAPSHOT;
         if (!str_eq(source->api_group, SNAPSHOT_GROUP))
             return err_set(err, ERR_INVALID,
                            "the PVC source does not belong to the right APIGroup. Expected %s, Got %s", SNAPSHOT_GROUP,
                            source->api_group);
-    } else if (str_eq(source->kind, "PersistentVolumeClaim")) {
+    } else if (clone) {
         choice->kind = SOURCE_CLAIM;
         if (!str_empty(source->api_group))
             return err_set(err, ERR_INVALID,
@@ -69,10 +72,7 @@ int source_choose(const struct provision_config *config, const struct provision_
                            source->api_group);
     } else {
         choice->kind = SOURCE_FOREIGN;
-        return 0;
     }
-    if (str_empty(source->name))
-        return err_set(err, ERR_INVALID, "the PVC source has no name");
     return 0;
 }
 

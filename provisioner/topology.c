@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "provisioner/topology.h"
 
+#include "lib/base/map.h"
 #include "lib/base/mem.h"
 
 #include <stdlib.h>
@@ -396,14 +397,6 @@ static json_t *term_to_json(const struct term *term)
     return labels;
 }
 
-static const struct kube_pairs *labels_of(const struct kube_object_list *nodes, const char *name)
-{
-    for (size_t i = 0; i < nodes->len; i++)
-        if (str_eq(nodes->items[i]->meta.name, name))
-            return &nodes->items[i]->meta.labels;
-    return NULL;
-}
-
 json_t *topology_segments(const struct provision_config *config, const struct kube_object_list *nodes,
                           const struct kube_object_list *csi_nodes)
 {
@@ -414,13 +407,16 @@ json_t *topology_segments(const struct provision_config *config, const struct ku
         for (uint32_t i = 0; i < config->node_topology.len; i++)
             term->pairs[i] = config->node_topology.items[i];
     }
+    auto_map struct map *by_name = map_new(NULL);
+    for (size_t i = 0; i < nodes->len; i++)
+        map_set(by_name, nodes->items[i]->meta.name, nodes->items[i]);
     for (size_t i = 0; !config->node_deployment && i < csi_nodes->len; i++) {
         const struct kube_strings *keys = driver_keys(config, (const struct kube_csi_node *)csi_nodes->items[i]);
-        const struct kube_pairs *labels = keys != NULL ? labels_of(nodes, csi_nodes->items[i]->meta.name) : NULL;
-        if (labels == NULL)
+        const struct kube_object *node = map_get(by_name, csi_nodes->items[i]->meta.name);
+        if (keys == NULL || node == NULL)
             continue;
         struct term *term = terms_add(&terms, &arena, keys->len);
-        if (!node_term(labels, keys, &arena, term))
+        if (!node_term(&node->meta.labels, keys, &arena, term))
             terms.len--;
     }
     terms_sort(&terms);
