@@ -330,7 +330,17 @@ class Stack:
         process = self.run("driver", "berth-hostpath", "--endpoint=unix://" + self.socket, "--nodeid=node1",
                            "--statedir=" + self.state, "-v=5", *args)
         wait_for("the driver's socket", lambda: os.path.exists(self.socket), 10)
+        self.register_node()
         return process
+
+    def register_node(self, node="node1", driver="hostpath.csi.berth", key="topology.hostpath.csi/node"):
+        """What kubelet does when a driver registers: labels its Node and names the driver in its CSINode."""
+        if self.api.get("node", node):
+            return
+        self.api.create("node", {"apiVersion": "v1", "kind": "Node",
+                                 "metadata": {"name": node, "labels": {key: node}}})
+        self.api.create("csinode", {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": node},
+                                    "spec": {"drivers": [{"name": driver, "nodeID": node, "topologyKeys": [key]}]}})
 
     def start_provisioner(self, *args, key="provisioner"):
         port = self.ports[key] = free_port()
