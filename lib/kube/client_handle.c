@@ -19,8 +19,9 @@
 #define KEEPALIVE_INTERVAL 5
 #define KEEPALIVE_COUNT 3
 #define UNACKNOWLEDGED_MS 30000
-#define H2_GOOD_VERSION 0x080a00u /* before, libcurl loses replies at a GOAWAY */
-#define WATCH_BUFFER 4096L        /* per connection, as long as the watch lives */
+#define LONGEST_RETRY_AFTER 86400u /* s; more is nonsense */
+#define H2_GOOD_VERSION 0x080a00u  /* before, libcurl loses replies at a GOAWAY */
+#define WATCH_BUFFER 4096L         /* per connection, as long as the watch lives */
 
 /* ---- target --------------------------------------------------------------------------------------------------------
  */
@@ -245,7 +246,7 @@ static int64_t parse_retry_after(const char *value)
     auto_free char *text = mem_strndup(value, strcspn(value, " \t\r\n"));
     uint64_t seconds;
     /* the other form, a date, is not sent by API servers */
-    if (!str_parse_u64(text, &seconds) || seconds > 24 * 3600)
+    if (!str_parse_u64(text, &seconds) || seconds > LONGEST_RETRY_AFTER)
         return -1;
     return (int64_t)seconds * CLOCK_SECOND;
 }

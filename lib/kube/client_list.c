@@ -77,21 +77,19 @@ enum page_result {
 static enum page_result page_result(const struct kube_split *split, enum kube_split_result result, bool in_time,
                                     const struct kube_call_status *status, struct err *err)
 {
-    if (status->state == KUBE_CALL_CANCELLED)
+    bool is_over = status->state == KUBE_CALL_COMPLETE;
+    if (status->state == KUBE_CALL_CANCELLED) {
         err_set(err, ERR_CANCELLED, "the program stops");
-    else if (result == KUBE_SPLIT_BROKEN)
-        err_set(err, ERR_UNAVAILABLE, "the reply is no list: %s", kube_split_problem(split));
-    else if (result == KUBE_SPLIT_STOPPED)
+    } else if (result == KUBE_SPLIT_STOPPED || (is_over && kube_split_complete(split) && result == KUBE_SPLIT_MORE)) {
         return PAGE_DONE;
-    else if (!in_time)
+    } else if (is_over || result == KUBE_SPLIT_BROKEN) {
+        err_set(err, ERR_UNAVAILABLE, "the reply is no list: %s", kube_split_problem(split));
+    } else if (!in_time) {
         err_set(err, ERR_TIMEOUT, "the reply does not go on");
-    else if (status->state == KUBE_CALL_FAILED) {
+    } else {
         err_set(err, ERR_UNAVAILABLE, "the reply broke off: %s", status->reason);
         return status->permanent ? PAGE_ERROR : PAGE_BROKE_OFF;
-    } else if (!kube_split_complete(split))
-        err_set(err, ERR_UNAVAILABLE, "the reply is no list: %s", kube_split_problem(split));
-    else
-        return PAGE_DONE;
+    }
     return PAGE_ERROR;
 }
 

@@ -20,10 +20,10 @@ struct kube_split {
     void (*metadata)(void *arg, const char *text, size_t len);
     void *arg;
     /* private */
-    int state;
+    unsigned state;
     int depth; /* of the value being read */
     bool in_string, escaped;
-    int capture; /* what is being read: see client_split.c */
+    unsigned capture; /* what is being read: see client_split.c */
     struct str key, text;
     const char *problem;
 };

@@ -342,7 +342,7 @@ static void test_token_file(void **state)
 
 static struct kube_config *load_exec(const char *script, const char *more)
 {
-    auto_free char *plugin = put("plugin", script);
+    free(put("plugin", script));
     auto_free char *text = mem_printf(
         BASE
         "clusters:\n- name: c\n  cluster:\n    server: https://x:1\n    certificate-authority: ca\n    "
