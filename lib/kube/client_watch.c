@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-#define SHORTEST_SECONDS 300 /* the server ends a watch after 300 … 600 s; jittered so that they do not end together \
-                              */
+/* The server ends a watch after 300 … 600 s; jittered so that they do not all end together. */
+#define SHORTEST_SECONDS 300
 #define GRACE (30 * CLOCK_SECOND)
 #define SILENCE (150 * CLOCK_SECOND) /* bookmarks come once a minute */
 #define TRIM_AT ((size_t)256 << 10)  /* a buffer that has grown beyond this is given back */
