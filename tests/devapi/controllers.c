@@ -110,9 +110,10 @@ static ssize_t find_finalizer(const json_t *object, const char *finalizer)
 {
     size_t i;
     json_t *item;
-    json_array_foreach (tree_get(object, "metadata.finalizers"), i, item)
+    json_array_foreach (tree_get(object, "metadata.finalizers"), i, item) {
         if (str_eq(json_string_value(item), finalizer))
             return (ssize_t)i;
+    }
     return -1;
 }
 

@@ -56,9 +56,10 @@ static void add_finalizer(json_t *object, const char *finalizer)
     tree_default(object, "metadata.finalizers", json_array());
     json_t *list = tree_get(object, "metadata.finalizers"), *item;
     size_t i;
-    json_array_foreach (list, i, item)
+    json_array_foreach (list, i, item) {
         if (str_eq(json_string_value(item), finalizer))
             return;
+    }
     json_array_append_new(list, json_string(finalizer));
 }
 
@@ -142,9 +143,10 @@ static void default_ports(json_t *container)
 {
     size_t i;
     json_t *port;
-    json_array_foreach (tree_get(container, "ports"), i, port)
+    json_array_foreach (tree_get(container, "ports"), i, port) {
         if (json_is_object(port))
             tree_default(port, "protocol", json_string("TCP"));
+    }
 }
 
 static void default_containers(json_t *list)

@@ -13,9 +13,10 @@ static void add_group(json_t *groups, const char *name, const char *version)
 {
     size_t i;
     json_t *group, *found = NULL;
-    json_array_foreach (groups, i, group)
+    json_array_foreach (groups, i, group) {
         if (str_eq(tree_text(group, "name"), name))
             found = group;
+    }
     auto_free char *full = mem_printf("%s/%s", name, version);
     if (found == NULL) {
         found = json_pack("{s:s, s:[], s:{s:s, s:s}}", "name", name, "versions", "preferredVersion", "groupVersion",
@@ -23,9 +24,10 @@ static void add_group(json_t *groups, const char *name, const char *version)
         json_array_append_new(groups, found);
     }
     json_t *versions = json_object_get(found, "versions");
-    json_array_foreach (versions, i, group)
+    json_array_foreach (versions, i, group) {
         if (str_eq(tree_text(group, "version"), version))
             return;
+    }
     json_array_append_new(versions, json_pack("{s:s, s:s}", "groupVersion", full, "version", version));
 }
 

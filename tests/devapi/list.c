@@ -176,7 +176,7 @@ static void finish(struct server *server, struct listing *listing, struct reply 
     reply->code = 200;
     struct str *out = &reply->body;
     if (listing->rendering.as == RENDER_TABLE) {
-        table_head(listing->rendering.kind, text, token, true, out);
+        table_head(listing->rendering.kind, listing->rendering.minor, text, token, out);
     } else {
         bool metadata = listing->rendering.as == RENDER_METADATA;
         str_addf(out, "{\"kind\":\"%sList\",\"apiVersion\":\"%s\",\"metadata\":{\"resourceVersion\":\"%s\"",

@@ -144,9 +144,10 @@ int object_normalize(struct server *server, const struct kind *kind, json_t **ob
     tree_set_text(to, "kind", kind->kind);
     tree_set_text(to, "apiVersion", api_version);
     json_object_set(to, "metadata", json_object_get(from, "metadata"));
-    json_object_foreach (from, key, value)
+    json_object_foreach (from, key, value) {
         if (json_object_get(to, key) == NULL)
             json_object_set(to, key, value);
+    }
     json_decref(from);
     *object = to;
     tree_strip_nulls(to);

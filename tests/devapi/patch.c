@@ -94,10 +94,8 @@ static json_t *find(json_t *root, const char *pointer, struct err *err)
     return value;
 }
 
-/* Takes the reference to value in any case. */
 static int add(json_t **root, const char *pointer, json_t *value, bool replace, struct err *err)
 {
-    auto_json json_t *owned = value;
     auto_free char *last = NULL;
     if (*pointer == '\0') {
         json_decref(*root);
@@ -151,12 +149,14 @@ static int apply(json_t **root, const json_t *operation, struct err *err)
         auto_json json_t *copy = json_deep_copy(source);
         if (*name == 'm' && take_out(*root, from, err) != 0)
             return -1;
-        return add(root, path, json_incref(copy), false, err);
+        return add(root, path, copy, false, err);
     }
     if (value == NULL)
         return err_set(err, ERR_INVALID, "%s needs a value", name);
-    if (strcmp(name, "add") == 0 || strcmp(name, "replace") == 0)
-        return add(root, path, json_deep_copy(value), *name == 'r', err);
+    if (strcmp(name, "add") == 0 || strcmp(name, "replace") == 0) {
+        auto_json json_t *copy = json_deep_copy(value);
+        return add(root, path, copy, *name == 'r', err);
+    }
     if (strcmp(name, "test") != 0)
         return err_set(err, ERR_INVALID, "unknown operation \"%s\"", name);
     const json_t *have = find(*root, path, err);

@@ -228,16 +228,18 @@ int quantity_canonicalize(json_t *object, struct err *err)
     size_t i;
     json_object_foreach (object, key, value) {
         if (json_is_object(value) && named(list_members, ARRAY_LEN(list_members), key)) {
-            json_object_foreach (value, inner_key, inner)
+            json_object_foreach (value, inner_key, inner) {
                 if (rewrite(value, inner_key, inner, err) != 0)
                     return -1;
+            }
         } else if (json_is_object(value) && strcmp(key, "metadata") != 0) {
             if (quantity_canonicalize(value, err) != 0)
                 return -1;
         } else if (json_is_array(value)) {
-            json_array_foreach (value, i, inner)
+            json_array_foreach (value, i, inner) {
                 if (json_is_object(inner) && quantity_canonicalize(inner, err) != 0)
                     return -1;
+            }
         } else if (json_is_string(value) && named(single_members, ARRAY_LEN(single_members), key)) {
             if (rewrite(object, key, value, err) != 0)
                 return -1;

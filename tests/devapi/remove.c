@@ -47,9 +47,10 @@ static bool has_finalizer(const json_t *object, const char *finalizer)
 {
     size_t i;
     json_t *item;
-    json_array_foreach (tree_get(object, "metadata.finalizers"), i, item)
+    json_array_foreach (tree_get(object, "metadata.finalizers"), i, item) {
         if (str_eq(json_string_value(item), finalizer))
             return true;
+    }
     return false;
 }
 

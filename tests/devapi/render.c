@@ -9,7 +9,8 @@
 
 void rendering_init(struct rendering *rendering, const struct catalog *catalog, const struct request *request)
 {
-    *rendering = (struct rendering){.kind = request->kind, .events_group = request->events_group};
+    *rendering =
+        (struct rendering){.kind = request->kind, .minor = catalog->minor, .events_group = request->events_group};
     const char *stored = catalog_storage_version(catalog, request->kind);
     rendering->shown_version =
         *request->group != '\0' ? mem_printf("%s/%s", request->group, request->version) : mem_strdup(request->version);
@@ -60,8 +61,8 @@ void render_object(const struct rendering *rendering, const struct version *vers
     auto_json json_t *object = convert(rendering, version);
     if (rendering->as == RENDER_TABLE) {
         const char *resource_version = tree_text(object, "metadata.resourceVersion");
-        table_head(rendering->kind, resource_version, NULL, true, out);
-        table_row(rendering->kind, object, rendering->whole_objects, clock_wall(clock_real()), out);
+        table_head(rendering->kind, rendering->minor, resource_version, NULL, out);
+        table_row(rendering->kind, rendering->minor, object, rendering->whole_objects, clock_wall(clock_real()), out);
         str_add(out, "]}");
     } else if (rendering->as == RENDER_METADATA) {
         auto_json json_t *partial = json_pack("{s:s, s:s, s:O}", "kind", "PartialObjectMetadata", "apiVersion",
@@ -76,7 +77,7 @@ void render_item(const struct rendering *rendering, const struct version *versio
 {
     if (rendering->as == RENDER_TABLE) {
         auto_json json_t *object = convert(rendering, version);
-        table_row(rendering->kind, object, rendering->whole_objects, clock_wall(clock_real()), out);
+        table_row(rendering->kind, rendering->minor, object, rendering->whole_objects, clock_wall(clock_real()), out);
     } else if (rendering_is_plain(rendering) && !kind_has(rendering->kind, KIND_CUSTOM) && version->list_offset > 0) {
         str_add_char(out, '{');
         str_add_len(out, version->json + version->list_offset, version->json_len - version->list_offset);

@@ -10,6 +10,7 @@
 enum render_as { RENDER_OBJECT, RENDER_TABLE, RENDER_METADATA };
 struct rendering {
     const struct kind *kind;
+    int minor; /* of Kubernetes: columns differ */
     enum render_as as;
     bool events_group;
     bool whole_objects;  /* rows carry the object, not only its metadata */
@@ -26,8 +27,9 @@ void render_object(const struct rendering *rendering, const struct version *vers
 void render_item(const struct rendering *rendering, const struct version *version, struct str *out);
 
 /* table.c: head of a table up to and including "rows":[ , and one row. */
-void table_head(const struct kind *kind, const char *resource_version, const char *continue_token, bool columns,
+void table_head(const struct kind *kind, int minor, const char *resource_version, const char *continue_token,
                 struct str *out);
-void table_row(const struct kind *kind, const json_t *object, bool whole_object, int64_t now, struct str *out);
+void table_row(const struct kind *kind, int minor, const json_t *object, bool whole_object, int64_t now,
+               struct str *out);
 
 #endif

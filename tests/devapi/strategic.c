@@ -159,8 +159,9 @@ static int apply_directive(const struct kind *kind, json_t *result, const char *
     if (list == NULL)
         return 0;
     if (str_starts(name, DELETE_FROM)) {
-        json_array_foreach (value, i, item)
+        json_array_foreach (value, i, item) {
             remove_item(list, "", item);
+        }
         return 0;
     }
     auto_free char *list_path = mem_printf("%s%s%s", path, *path != '\0' ? "." : "", field);
@@ -196,12 +197,14 @@ static int merge_into(const struct kind *kind, json_t *result, const json_t *pat
         json_object_clear(result);
     if (directive != NULL && strcmp(directive, "delete") == 0)
         return 0;
-    json_object_foreach ((json_t *)patch, name, value)
+    json_object_foreach ((json_t *)patch, name, value) {
         if (*name != '$' && merge_member(kind, result, name, value, path, err) != 0)
             return -1;
-    json_object_foreach ((json_t *)patch, name, value)
+    }
+    json_object_foreach ((json_t *)patch, name, value) {
         if (*name == '$' && strcmp(name, "$patch") != 0 && apply_directive(kind, result, name, value, path, err) != 0)
             return -1;
+    }
     return 0;
 }
 

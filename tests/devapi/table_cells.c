@@ -84,9 +84,10 @@ void cell_node_status(const json_t *object, int64_t now, struct str *out)
     json_t *condition;
     const char *status = NULL;
     (void)now;
-    json_array_foreach (tree_get(object, "status.conditions"), i, condition)
+    json_array_foreach (tree_get(object, "status.conditions"), i, condition) {
         if (str_eq(tree_text(condition, "type"), "Ready"))
             status = tree_text(condition, "status");
+    }
     str_add(out, status == NULL ? "Unknown" : strcmp(status, "True") == 0 ? "Ready" : "NotReady");
     if (tree_is_true(object, "spec.unschedulable"))
         str_add(out, ",SchedulingDisabled");
@@ -184,8 +185,9 @@ void cell_pod_ready(const json_t *object, int64_t now, struct str *out)
     size_t i, ready = 0;
     json_t *status;
     (void)now;
-    json_array_foreach (tree_get(object, "status.containerStatuses"), i, status)
+    json_array_foreach (tree_get(object, "status.containerStatuses"), i, status) {
         ready += tree_is_true(status, "ready");
+    }
     str_addf(out, "%zu/%zu", ready, json_array_size(tree_get(object, "spec.containers")));
 }
 
@@ -195,8 +197,9 @@ void cell_pod_restarts(const json_t *object, int64_t now, struct str *out)
     json_t *status;
     json_int_t restarts = 0;
     (void)now;
-    json_array_foreach (tree_get(object, "status.containerStatuses"), i, status)
+    json_array_foreach (tree_get(object, "status.containerStatuses"), i, status) {
         restarts += json_integer_value(tree_get(status, "restartCount"));
+    }
     str_addf(out, "%" JSON_INTEGER_FORMAT, restarts);
 }
 
@@ -248,6 +251,7 @@ void cell_driver_modes(const json_t *object, int64_t now, struct str *out)
     size_t i;
     json_t *mode;
     (void)now;
-    json_array_foreach (tree_get(object, "spec.volumeLifecycleModes"), i, mode)
+    json_array_foreach (tree_get(object, "spec.volumeLifecycleModes"), i, mode) {
         str_addf(out, "%s%s", i > 0 ? "," : "", json_is_string(mode) ? json_string_value(mode) : "");
+    }
 }

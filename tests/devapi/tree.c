@@ -103,8 +103,9 @@ void tree_strip_nulls(json_t *value)
                 tree_strip_nulls(member);
         }
     } else if (json_is_array(value)) {
-        json_array_foreach (value, i, member)
+        json_array_foreach (value, i, member) {
             tree_strip_nulls(member);
+        }
     }
 }
 

@@ -173,9 +173,10 @@ void validate_metadata(const struct kind *kind, const json_t *object, struct err
     validate_string_map(tree_get(object, "metadata.annotations"), "metadata.annotations", false, errors);
     size_t i;
     json_t *item;
-    json_array_foreach (tree_get(object, "metadata.finalizers"), i, item)
+    json_array_foreach (tree_get(object, "metadata.finalizers"), i, item) {
         if (!json_is_string(item) || !is_qualified_name(json_string_value(item)))
             errors_add(errors, ERROR_INVALID, "metadata.finalizers", item, "name is no qualified name");
+    }
     json_array_foreach (tree_get(object, "metadata.ownerReferences"), i, item) {
         static const char *const needed[] = {"apiVersion", "kind", "name", "uid"};
         for (size_t n = 0; n < ARRAY_LEN(needed); n++)
@@ -192,8 +193,9 @@ void validate_metadata_update(const json_t *object, const json_t *old, struct er
     json_t *item, *had;
     json_array_foreach (tree_get(object, "metadata.finalizers"), i, item) {
         bool known = false;
-        json_array_foreach (tree_get(old, "metadata.finalizers"), j, had)
+        json_array_foreach (tree_get(old, "metadata.finalizers"), j, had) {
             known = known || json_equal(item, had);
+        }
         if (known)
             continue;
         auto_free char *detail = mem_printf("no new finalizers can be added if the object is being deleted, found new "

@@ -41,8 +41,9 @@ void validate_pod_update(const json_t *object, const json_t *old, const struct r
         for (size_t m = 0; m < ARRAY_LEN(free_members); m++)
             json_object_del(specs[s], free_members[m]);
         for (size_t l = 0; l < ARRAY_LEN(lists); l++)
-            json_array_foreach (tree_get(specs[s], lists[l]), i, item)
+            json_array_foreach (tree_get(specs[s], lists[l]), i, item) {
                 json_object_del(item, "image");
+            }
     }
     if (!tree_same(was, now))
         errors_add(errors, ERROR_FORBIDDEN, "spec", NULL,

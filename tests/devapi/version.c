@@ -72,9 +72,10 @@ static size_t add_finalizers(struct layout *layout, const json_t *object)
 {
     size_t at = layout->count, i;
     json_t *item;
-    json_array_foreach (tree_get(object, "metadata.finalizers"), i, item)
+    json_array_foreach (tree_get(object, "metadata.finalizers"), i, item) {
         if (json_is_string(item))
             layout_add(layout, json_string_value(item));
+    }
     layout_add(layout, NULL);
     return at;
 }
