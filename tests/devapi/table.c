@@ -22,11 +22,11 @@ struct column {
 
 #define NAME                                                                                                           \
     {                                                                                                                  \
-        "Name", "metadata.name", NULL, 0                                                                               \
+        "Name", "metadata.name", NULL, 0, 0                                                                            \
     }
 #define AGE                                                                                                            \
     {                                                                                                                  \
-        "Age", NULL, cell_age, 0                                                                                       \
+        "Age", NULL, cell_age, 0, 0                                                                                    \
     }
 #define COLUMNS_MAX 12
 
