@@ -94,20 +94,26 @@ static void test_verification(void **state)
     raw_tls_free(foreign);
 }
 
-static char *make_dir(void)
+static char *directory; /* made for every test */
+
+static int setup(void **state)
 {
-    char template[] = "/tmp/berth-test-XXXXXX";
-    return mem_strdup(mkdtemp(template));
+    (void)state;
+    char template[] = "/tmp/berth-kube-XXXXXX";
+    directory = mem_strdup(mkdtemp(template));
+    return 0;
 }
 
-static void remove_dir(char *directory)
+static int teardown(void **state)
 {
-    auto_err struct err err = {0};
-    file_remove_tree_at(AT_FDCWD, directory, &err);
+    (void)state;
+    auto_close int parent = open("/tmp", O_DIRECTORY | O_CLOEXEC);
+    int result = file_remove_tree_at(parent, directory + strlen("/tmp/"), NULL);
     free(directory);
+    return result;
 }
 
-static char *put_file(const char *directory, const char *name, const char *text)
+static char *put_file(const char *name, const char *text)
 {
     char *path = mem_printf("%s/%s", directory, name);
     auto_err struct err err = {0};
@@ -122,10 +128,9 @@ static void test_authority_file_and_client_certificate(void **state)
     struct raw_tls *tls = raw_tls_new(NAMES, 10);
     struct raw_server *server = raw_server_start(tls, NULL, ok_steps, 1);
     auto_free char *url = mem_printf("https://127.0.0.1:%d", raw_server_port(server));
-    char *directory = make_dir();
-    auto_free char *authority = put_file(directory, "ca.crt", tls->authority);
-    auto_free char *certificate = put_file(directory, "client.crt", tls->client_certificate);
-    auto_free char *key = put_file(directory, "client.key", tls->client_key);
+    auto_free char *authority = put_file("ca.crt", tls->authority);
+    auto_free char *certificate = put_file("client.crt", tls->client_certificate);
+    auto_free char *key = put_file("client.key", tls->client_key);
     auto_err struct err err = {0};
     struct kube_config config = {.server = url,
                                  .ca_file = authority,
@@ -145,7 +150,6 @@ static void test_authority_file_and_client_certificate(void **state)
     config.ca_file = text_of("/nonexistent/ca.crt");
     assert_int_equal(get(&config, 10 * CLOCK_SECOND, &err), -1);
     assert_non_null(strstr(err_text(&err), "/nonexistent/ca.crt"));
-    remove_dir(directory);
     raw_server_stop(server);
     raw_tls_free(tls);
 }
@@ -188,7 +192,7 @@ static void test_proxy(void **state)
 
 struct rotation {
     struct raw_server *server;
-    char *directory, *token_path, *url;
+    char *token_path;
     struct kube_config *config;
     struct kube_client *client;
     struct clock *clock;
@@ -199,14 +203,13 @@ static void rotation_begin(struct rotation *rotation, const struct raw_step *ste
     auto_err struct err err = {0};
     rotation->clock = clock_fake_new(0);
     rotation->server = raw_server_start(NULL, NULL, steps, count);
-    rotation->directory = make_dir();
-    rotation->token_path = put_file(rotation->directory, "token", "first\n");
+    rotation->token_path = put_file("token", "first\n");
     auto_free char *kubeconfig = mem_printf("clusters: [{name: c, cluster: {server: \"http://127.0.0.1:%d\"}}]\n"
                                             "users: [{name: u, user: {tokenFile: token}}]\n"
                                             "contexts: [{name: x, context: {cluster: c, user: u}}]\n"
                                             "current-context: x\n",
                                             raw_server_port(rotation->server));
-    auto_free char *path = put_file(rotation->directory, "config", kubeconfig);
+    auto_free char *path = put_file("config", kubeconfig);
     struct kube_config_options options = {.kubeconfig = path};
     if (kube_config_load(&options, &rotation->config, &err) != 0)
         fail_msg("%s", err_text(&err));
@@ -219,7 +222,6 @@ static void rotation_end(struct rotation *rotation)
     kube_client_free(rotation->client);
     kube_config_free(rotation->config);
     raw_server_stop(rotation->server);
-    remove_dir(rotation->directory);
     free(rotation->token_path);
     clock_free(rotation->clock);
 }
@@ -249,7 +251,7 @@ static void test_token_rotation(void **state)
     rotation_begin(&rotation, ok_steps, 1);
     assert_int_equal(ask(&rotation), 200);
     expect_token(&rotation, 0, "first");
-    free(put_file(rotation.directory, "token", "second"));
+    free(put_file("token", "second"));
     assert_int_equal(ask(&rotation), 200); /* within the second nobody looks */
     expect_token(&rotation, 1, "first");
     clock_fake_advance(rotation.clock, CLOCK_SECOND);
@@ -274,13 +276,13 @@ static void test_unauthorized(void **state)
     struct kube_credential credential;
     assert_int_equal(kube_config_credential(rotation.config, rotation.clock, false, &credential, &err), 0);
     kube_credential_clear(&credential);
-    free(put_file(rotation.directory, "token", "second"));
+    free(put_file("token", "second"));
     assert_int_equal(ask(&rotation), 200);
     expect_token(&rotation, 0, "first");
     expect_token(&rotation, 1, "second");
     assert_int_equal(ask(&rotation), 401); /* nothing new to try with */
     assert_int_equal(raw_server_requests(rotation.server), 3);
-    free(put_file(rotation.directory, "token", "third"));
+    free(put_file("token", "third"));
     assert_int_equal(ask(&rotation), 401); /* tried once more, not for ever */
     assert_int_equal(raw_server_requests(rotation.server), 5);
     rotation_end(&rotation);
@@ -289,9 +291,12 @@ static void test_unauthorized(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verification),   cmocka_unit_test(test_authority_file_and_client_certificate),
-        cmocka_unit_test(test_plain_peer),     cmocka_unit_test(test_proxy),
-        cmocka_unit_test(test_token_rotation), cmocka_unit_test(test_unauthorized),
+        cmocka_unit_test_setup_teardown(test_verification, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_authority_file_and_client_certificate, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_plain_peer, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_proxy, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_token_rotation, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_unauthorized, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

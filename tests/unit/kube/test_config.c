@@ -21,7 +21,7 @@ static char *directory; /* made for every test */
 static int setup(void **state)
 {
     (void)state;
-    char template[] = "/tmp/berth-test-XXXXXX";
+    char template[] = "/tmp/berth-kube-XXXXXX";
     directory = mem_strdup(mkdtemp(template));
     unsetenv("KUBECONFIG");
     unsetenv("KUBERNETES_SERVICE_HOST");
@@ -32,9 +32,10 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    file_remove_tree_at(AT_FDCWD, directory, NULL);
+    auto_close int parent = open("/tmp", O_DIRECTORY | O_CLOEXEC);
+    int result = file_remove_tree_at(parent, directory + strlen("/tmp/"), NULL);
     free(directory);
-    return 0;
+    return result;
 }
 
 static char *put(const char *name, const char *text)
