@@ -461,6 +461,20 @@ static void test_lost_answer_is_no_second_event(void **state)
     assert_int_equal(posts, 1);
 }
 
+/* As upstream: what the server said is final even when it is its own fault; the client has repeated what is worth it.
+ */
+static void test_server_error_is_final(void **state)
+{
+    struct fixture *f = *state;
+    f->fail_from = 1;
+    f->fail_count = 1;
+    f->fail_status = 500;
+    start_events(f, scripted_server_port(f->server), CLOCK_SECOND);
+    kube_event_reference(f->events, &claim, KUBE_EVENT_NORMAL, "Waiting", "wait");
+    assert_true(kube_events_flush(f->events, CLOCK_NEVER / 2));
+    assert_stats(f, (struct kube_events_stats){.recorded = 1, .failed = 1});
+}
+
 /* Nobody listens on a port that was free a moment ago. */
 static int dead_port(void)
 {
@@ -601,6 +615,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cluster_scoped_object, setup, teardown),
         cmocka_unit_test_setup_teardown(test_patch_of_expired_event_creates_it, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refusal_is_final, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_server_error_is_final, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lost_answer_is_no_second_event, setup, teardown),
         cmocka_unit_test_setup_teardown(test_silence_is_tried_twelve_times, setup, teardown),
         cmocka_unit_test_setup_teardown(test_it_goes_on_when_the_server_is_back, setup, teardown),

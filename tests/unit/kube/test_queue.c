@@ -106,6 +106,7 @@ static void test_added_while_running_runs_again(void **state)
     kube_queue_add(f->queue, "a");
     kube_queue_add(f->queue, "a");
     assert_int_equal(kube_queue_len(f->queue), 0); /* nobody else may have it now */
+    assert_int_equal(f->added, 2);
     kube_queue_done(f->queue, key);
     assert_int_equal(kube_queue_len(f->queue), 1);
     take(f, "a");
@@ -412,6 +413,63 @@ static void test_idle_workers_wake_for_delayed_keys(void **state)
     crew_end(&crew);
 }
 
+struct gate {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool open;
+    int started, ended;
+};
+
+static int work_behind_gate(void *arg, const char *key)
+{
+    struct gate *gate = arg;
+    pthread_mutex_lock(&gate->lock);
+    gate->started++;
+    pthread_cond_broadcast(&gate->changed);
+    while (!gate->open && str_eq(key, "slow"))
+        pthread_cond_wait(&gate->changed, &gate->lock);
+    gate->ended++;
+    pthread_cond_broadcast(&gate->changed);
+    pthread_mutex_unlock(&gate->lock);
+    return 0;
+}
+
+static void wait_gate(struct gate *gate, const int *counter, int value)
+{
+    int64_t deadline = clock_mono(clock_real()) + 20 * CLOCK_SECOND;
+    pthread_mutex_lock(&gate->lock);
+    while (*counter < value)
+        assert_true(clock_cond_wait(clock_real(), &gate->changed, &gate->lock, deadline));
+    pthread_mutex_unlock(&gate->lock);
+}
+
+/* The worker that waited for the time takes a long job: another idle one has to wait for the time from then on. */
+static void test_the_timer_is_handed_on(void **state)
+{
+    struct fixture *f = *state;
+    struct gate gate = {0};
+    pthread_mutex_init(&gate.lock, NULL);
+    clock_cond_init(&gate.changed);
+    kube_queue_add_after(f->queue, "slow", 1 * CLOCK_SECOND);
+    kube_queue_add_after(f->queue, "quick", 2 * CLOCK_SECOND);
+    struct kube_workers *workers = kube_workers_start(f->queue, 2, "worker", work_behind_gate, &gate);
+    assert_true(clock_fake_wait_for_waiters(f->clock, 1));
+    clock_fake_advance(f->clock, CLOCK_SECOND);
+    wait_gate(&gate, &gate.started, 1);
+    assert_true(clock_fake_wait_for_waiters(f->clock, 1));
+    clock_fake_advance(f->clock, CLOCK_SECOND);
+    wait_gate(&gate, &gate.ended, 1); /* "quick": the other one still hangs */
+    pthread_mutex_lock(&gate.lock);
+    gate.open = true;
+    pthread_cond_broadcast(&gate.changed);
+    pthread_mutex_unlock(&gate.lock);
+    wait_gate(&gate, &gate.ended, 2);
+    kube_queue_shut_down(f->queue);
+    kube_workers_join(workers);
+    pthread_mutex_destroy(&gate.lock);
+    pthread_cond_destroy(&gate.changed);
+}
+
 static void test_one_worker_is_both(void **state)
 {
     struct fixture *f = *state;
@@ -486,6 +544,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_times_are_observed, setup, teardown),
         cmocka_unit_test(test_eight_workers),
         cmocka_unit_test_setup_teardown(test_idle_workers_wake_for_delayed_keys, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_the_timer_is_handed_on, setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_worker_is_both, setup, teardown),
         cmocka_unit_test_setup_teardown(test_shut_down, setup, teardown),
         cmocka_unit_test_setup_teardown(test_memory_is_given_back, setup, teardown),
