@@ -125,10 +125,12 @@ class Lab:
             self.close()
             raise
 
-    def start(self, *args, key="provisioner", wait=True, driver=None):
+    def start(self, *args, key="provisioner", wait=True, driver=None, host=None):
+        """host: the host name it believes in, which makes its identity for leader election (needs root)."""
         port = free_port()
+        wrap = ["unshare", "--uts", "sh", "-c", f"hostname {host} && exec \"$@\"", "sh"] if host else []
         process = Process(key, [
-            os.path.join(BUILD, "berth-provisioner"), "--csi-address=" + (driver or self.driver).socket,
+            *wrap, os.path.join(BUILD, "berth-provisioner"), "--csi-address=" + (driver or self.driver).socket,
             f"--http-endpoint=127.0.0.1:{port}", "--kube-api-qps=1000", "--kube-api-burst=1000",
             "--retry-interval-start=50ms", "--retry-interval-max=200ms", "--timeout=2s", "-v=3", *self.args, *args],
             os.path.join(self.directory, key + ".log"),
