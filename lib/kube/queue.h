@@ -11,7 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Callbacks for metrics; any may be NULL. Fits lib/observe's queue_metrics_*. */
+/* Callbacks for metrics; any may be NULL. Fits lib/observe's queue_metrics_*. Called with the queue's lock held, so
+ * that depths come in order: they must not call into the queue. */
 struct kube_queue_observer {
     void *arg;
     void (*added)(void *arg);
