@@ -10,13 +10,14 @@ import sys
 import harness
 import provisioner_features
 import provisioner_matrix
+import provisioner_scale
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default=".")
     options = parser.parse_args()
-    tests = provisioner_features.TESTS + provisioner_matrix.TESTS
+    tests = provisioner_features.TESTS + provisioner_matrix.TESTS + provisioner_scale.TESTS
     sys.exit(harness.run_tests(tests, "devapi", options.only))
 
 

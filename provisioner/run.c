@@ -20,10 +20,12 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #define RESYNC_INTERVAL (15 * 60 * CLOCK_SECOND) /* as upstream's library */
+#define TRIM_INTERVAL (10 * CLOCK_SECOND)
 #define EVENTS_DRAIN CLOCK_SECOND
 
 /* Everything that lives as long as the program, but is nobody else's business. */
@@ -169,11 +171,19 @@ static int prepare(struct program *program, struct err *err)
     return informers_prepare(provisioner, err);
 }
 
+/* A burst of claims leaves a heap of holes behind: given back once it is quiet. */
 static void *resync_main(void *arg)
 {
     struct provisioner *provisioner = arg;
-    while (!stop_sleep(provisioner->stop, provisioner->clock, RESYNC_INTERVAL))
+    int64_t next = clock_mono(provisioner->clock) + RESYNC_INTERVAL;
+    while (!stop_sleep(provisioner->stop, provisioner->clock, TRIM_INTERVAL)) {
+        if (kube_queue_len(provisioner->claims) == 0 && kube_queue_len(provisioner->volumes) == 0)
+            malloc_trim(0);
+        if (clock_mono(provisioner->clock) < next)
+            continue;
+        next += RESYNC_INTERVAL;
         informers_resync(provisioner);
+    }
     return NULL;
 }
 
