@@ -217,9 +217,9 @@ static struct volume_group *group_get(struct volume_index *index, const struct k
     }
     if (index->len == index->cap) {
         index->cap = index->cap == 0 ? 8 : 2 * index->cap;
-        index->groups = mem_realloc_array(index->groups, index->cap, sizeof(*index->groups));
+        index->groups = mem_realloc_array(index->groups, index->cap, sizeof(struct volume_group *));
     }
-    memmove(&index->groups[at + 1], &index->groups[at], (index->len - at) * sizeof(*index->groups));
+    memmove(&index->groups[at + 1], &index->groups[at], (index->len - at) * sizeof(struct volume_group *));
     index->len++;
     struct volume_group *group = mem_new(struct volume_group);
     group->modes = modes;
@@ -263,7 +263,7 @@ static struct volume_bucket *bucket_get(struct volume_index *index, const struct
     }
     if (group->len == group->cap) {
         group->cap = group->cap == 0 ? 8 : 2 * group->cap;
-        group->buckets = mem_realloc_array(group->buckets, group->cap, sizeof(*group->buckets));
+        group->buckets = mem_realloc_array(group->buckets, group->cap, sizeof(struct volume_bucket *));
     }
     struct volume_bucket *bucket = mem_new(struct volume_bucket);
     *bucket = (struct volume_bucket){.state = state,

@@ -4,7 +4,7 @@
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 
 void profile_init(struct controller_profile *profile, int minor)
 {
@@ -30,11 +30,13 @@ void profile_init(struct controller_profile *profile, int minor)
 
 int profile_init_from_version(struct controller_profile *profile, const char *version, struct err *err)
 {
-    int major = 0, minor = 0;
     const char *text = version[0] == 'v' ? version + 1 : version;
-    if (sscanf(text, "%d.%d", &major, &minor) != 2 || major < 1)
+    char *point = NULL, *end = NULL;
+    long major = strtol(text, &point, 10);
+    long minor = point != text && *point == '.' ? strtol(point + 1, &end, 10) : 0;
+    if (end == NULL || end == point + 1 || major < 1 || minor < 0)
         return err_set(err, ERR_INVALID, "\"%s\" is not a Kubernetes version (want for example 1.28)", version);
-    profile_init(profile, major > 1 ? PROFILE_NEWEST_MINOR : minor);
+    profile_init(profile, major > 1 || minor > PROFILE_NEWEST_MINOR ? PROFILE_NEWEST_MINOR : (int)minor);
     return 0;
 }
 

@@ -11,11 +11,11 @@
 
 struct row {
     const char *name;
-    int minor;          /* 0 = 36 */
     const char *claim;  /* differences; its name is "c" */
     const char *volume; /* differences of volume "v"; NULL = there is none */
     const char *class;  /* differences of class "gold"; NULL = there is none */
     const char *pod;    /* differences of pod "p" */
+    int minor;          /* 0 = 36 */
     enum claim_action action;
     const char *rule;
     const char *reason; /* of the event; NULL = none */

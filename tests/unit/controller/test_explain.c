@@ -109,7 +109,7 @@ static void test_missing_class(void **state)
     assert_text(explain_missing_class(&world.view, "glod"), "did you mean gold?");
     assert_text(explain_missing_class(&world.view, "bronze"), "there are: gold, standard");
     for (int i = 0; i < 6; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof(name), "class-%d", i);
         world_class(&world, name, NULL);
     }
