@@ -276,7 +276,7 @@ static size_t on_header(char *data, size_t size, size_t count, void *arg)
 
 static size_t on_body(char *data, size_t size, size_t count, void *arg)
 {
-    return kube_call_on_body(arg, data, size * count) ? size * count : 0;
+    return kube_call_on_body(arg, data, size * count);
 }
 
 /* ---- set-up --------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ struct kube_call {
     const char *method, *body;
     struct kube_auth *auth;
     struct curl_slist *headers;
-    bool watch, read;
+    bool watch, throttle, read;
     size_t buffer_limit;
     /* the io thread's alone */
     CURL *easy;
@@ -43,6 +43,7 @@ struct kube_call {
     pthread_cond_t cond;
     enum kube_call_state state;
     bool cancel;   /* wished */
+    bool paused;   /* libcurl was told to stop receiving */
     bool finished; /* the io thread has let go of it */
     int status;
     int64_t retry_after;
@@ -61,6 +62,7 @@ bool kube_call_explain(CURLcode code, const struct kube_call *call, char *text, 
 
 /* In client_io.c. */
 void kube_call_on_header(struct kube_call *call);
-bool kube_call_on_body(struct kube_call *call, const char *data, size_t len);
+/* What the write callback is to return. */
+size_t kube_call_on_body(struct kube_call *call, const char *data, size_t len);
 
 #endif

@@ -10,6 +10,7 @@
 
 #define DEFAULT_CONNECTIONS 16
 #define IDLE_HANDLES 4 /* kept for reuse; each holds some 5 KiB */
+#define PAUSE_AT ((size_t)1 << 20)
 #define KEPT_BUFFER ((size_t)64 << 10)
 #define POLL_LIMIT 600000   /* ms; wake-ups and libcurl's own timers end a poll earlier */
 #define SPARE_CONNECTIONS 8 /* watches that libcurl's cache makes room for */
@@ -32,9 +33,9 @@ struct kube_io {
     /* under the mutex */
     pthread_mutex_t mutex;
     pthread_cond_t sleepers;
-    struct kube_call *all;  /* every call that was not freed */
-    struct call_list queue; /* not yet taken by the io thread's multi handle */
-    size_t cancels;         /* wishes the io thread has not seen */
+    struct kube_call *all;   /* every call that was not freed */
+    struct call_list queue;  /* not yet taken by the io thread's multi handle */
+    size_t cancels, resumes; /* wishes the io thread has not seen */
     bool cancelled, quit;
 };
 
@@ -67,17 +68,22 @@ void kube_call_on_header(struct kube_call *call)
     pthread_mutex_unlock(&call->io->mutex);
 }
 
-bool kube_call_on_body(struct kube_call *call, const char *data, size_t len)
+size_t kube_call_on_body(struct kube_call *call, const char *data, size_t len)
 {
+    size_t result = len;
     pthread_mutex_lock(&call->io->mutex);
-    bool fits = len <= call->buffer_limit && call->buffer.len <= call->buffer_limit - len;
-    if (fits) {
+    if (call->throttle && call->buffer.len >= PAUSE_AT) {
+        call->paused = true;
+        result = CURL_WRITEFUNC_PAUSE; /* these bytes come again */
+    } else if (len > call->buffer_limit || call->buffer.len > call->buffer_limit - len) {
+        call->too_large = true;
+        result = 0;
+    } else {
         str_add_len(&call->buffer, data, len);
         pthread_cond_broadcast(&call->cond);
     }
     pthread_mutex_unlock(&call->io->mutex);
-    call->too_large = !fits;
-    return fits;
+    return result;
 }
 
 static void keep_handle(struct kube_io *io, CURL *easy)
@@ -169,6 +175,23 @@ static void drop_cancelled(struct kube_io *io)
     }
 }
 
+static void resume_paused(struct kube_io *io)
+{
+    pthread_mutex_lock(&io->mutex);
+    bool any = io->resumes > 0;
+    io->resumes = 0;
+    pthread_mutex_unlock(&io->mutex);
+    for (struct kube_call *call = any ? io->active.first : NULL; call != NULL; call = call->next) {
+        pthread_mutex_lock(&io->mutex);
+        bool resume = call->paused && call->buffer.len < PAUSE_AT;
+        if (resume)
+            call->paused = false;
+        pthread_mutex_unlock(&io->mutex);
+        if (resume)
+            curl_easy_pause(call->easy, CURLPAUSE_CONT); /* calls the write callback, which may pause again */
+    }
+}
+
 static void finish_done(struct kube_io *io)
 {
     CURLMsg *message;
@@ -198,6 +221,7 @@ static void *io_thread(void *arg)
         int running;
         start_queued(io);
         drop_cancelled(io);
+        resume_paused(io);
         curl_multi_perform(io->multi, &running);
         finish_done(io);
         start_queued(io); /* in the places that have become free */
@@ -300,6 +324,7 @@ struct kube_call *kube_call_start(struct kube_io *io, const struct kube_call_opt
     call->auth = kube_auth_ref(options->auth);
     call->headers = kube_call_headers(&io->target, options);
     call->watch = options->watch;
+    call->throttle = options->throttle && io->target.http_version == CURL_HTTP_VERSION_1_1;
     call->read = options->read;
     call->buffer_limit = options->buffer_limit;
     call->retry_after = call->header_retry_after = -1;
@@ -391,7 +416,12 @@ void kube_call_read(struct kube_call *call, struct str *to)
         str_add_len(to, call->buffer.data, call->buffer.len);
         str_reset(&call->buffer);
     }
+    bool resume = call->paused;
+    if (resume)
+        call->io->resumes++;
     pthread_mutex_unlock(&call->io->mutex);
+    if (resume)
+        curl_multi_wakeup(call->io->multi);
 }
 
 static void cancel_locked(struct kube_call *call)

@@ -52,8 +52,10 @@ struct kube_call_options {
     const char *path; /* and query, appended to the server's URL */
     const char *content_type, *body;
     struct kube_auth *auth;
-    bool watch; /* a connection of its own, not counted in max_connections */
-    bool read;  /* may be sent again by libcurl itself when a kept connection turns out to be dead */
+    bool watch;    /* a connection of its own, not counted in max_connections */
+    bool throttle; /* stop receiving while a megabyte is unread. With HTTP/1.1 only: libcurl's HTTP/2 would go on
+                      receiving into a buffer of its own. */
+    bool read;     /* may be sent again by libcurl itself when a kept connection turns out to be dead */
     /* A body that grows beyond this ends the call; for streams: what was not read yet. */
     size_t buffer_limit;
 };

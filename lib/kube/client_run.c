@@ -211,6 +211,7 @@ static enum verdict try_once(struct progress *progress, struct kube_reply *reply
         .body = run->body,
         .auth = auth,
         .watch = run->watch,
+        .throttle = run->stream && !run->watch,
         .read = progress->read,
         .buffer_limit = run->stream ? STREAM_LIMIT : KUBE_REPLY_LIMIT,
     };

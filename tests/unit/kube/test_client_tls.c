@@ -3,6 +3,7 @@
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
 #include "lib/kube/client.h"
+#include "lib/kube/client_io.h"
 #include "lib/kube/config_private.h"
 #include "tests/unit/kube/raw_server.h"
 
@@ -154,6 +155,53 @@ static void test_authority_file_and_client_certificate(void **state)
     raw_tls_free(tls);
 }
 
+/* A reply that comes faster than it is read waits in the server, not in our memory. */
+static void test_throttle(void **state)
+{
+    (void)state;
+    struct raw_tls *tls = raw_tls_new(NAMES, 10);
+    size_t size = (size_t)24 << 20;
+    char *body = mem_alloc(size + 1);
+    for (size_t i = 0; i < size; i++)
+        body[i] = (char)('a' + (i / 1000) % 26);
+    body[size] = '\0';
+    struct raw_step step = {.action = RAW_REPLY, .body = body};
+    for (int with_tls = 0; with_tls < 2; with_tls++) {
+        struct raw_server *server = raw_server_start(with_tls ? tls : NULL, NULL, &step, 1);
+        auto_free char *url = mem_printf("%s://127.0.0.1:%d", with_tls ? "https" : "http", raw_server_port(server));
+        struct kube_config config = {.server = url, .ca_data = tls->authority};
+        struct kube_io *io;
+        auto_err struct err err = {0};
+        struct kube_io_options io_options = {.clock = clock_real()};
+        assert_int_equal(kube_io_new(&config, &io_options, &io, &err), 0);
+        struct kube_call_options options = {
+            .method = "GET", .path = "/x", .throttle = true, .read = true, .buffer_limit = size};
+        struct kube_call *call = kube_call_start(io, &options);
+        int64_t deadline = clock_mono(clock_real()) + 20 * CLOCK_SECOND;
+        struct kube_call_status status;
+        auto_str struct str all = {0}, some = {0};
+        size_t most = 0;
+        usleep(100000);
+        do {
+            assert_true(kube_call_wait_bytes(call, deadline, &status));
+            most = status.unread > most ? status.unread : most;
+            str_reset(&some);
+            kube_call_read(call, &some);
+            if (some.len > 0)
+                str_add_len(&all, some.data, some.len);
+        } while (status.state == KUBE_CALL_RUNNING);
+        assert_int_equal(status.state, KUBE_CALL_COMPLETE);
+        assert_int_equal(all.len, size);
+        assert_memory_equal(all.data, body, size);
+        assert_in_range(most, (size_t)1 << 20, (size_t)3 << 19);
+        kube_call_free(call);
+        kube_io_free(io);
+        raw_server_stop(server);
+    }
+    free(body);
+    raw_tls_free(tls);
+}
+
 static void test_plain_peer(void **state)
 {
     (void)state;
@@ -293,6 +341,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_verification, setup, teardown),
         cmocka_unit_test_setup_teardown(test_authority_file_and_client_certificate, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_throttle, setup, teardown),
         cmocka_unit_test_setup_teardown(test_plain_peer, setup, teardown),
         cmocka_unit_test_setup_teardown(test_proxy, setup, teardown),
         cmocka_unit_test_setup_teardown(test_token_rotation, setup, teardown),
