@@ -1,0 +1,1 @@
+$(eval $(call program,berth-nfs,drivers/nfs drivers/common,observe csi base,-lnfs -ljansson -lfuse3))
