@@ -263,6 +263,13 @@ class Server:
             raise Failure(f"cluster.sh {' '.join(args)}: {done.stdout[-500:]}{done.stderr[-1500:]}")
         return done.stdout
 
+    def restart(self, how=("restart", "apiserver")):
+        """The API server dies and comes back. kube-controller-manager, which ends itself when that happens while it
+        starts, is started anew, as kubelet would do with its static pod."""
+        self.cluster(how[0], self.directory, *how[1:])
+        wait_for("the API server", lambda: self.api.list("namespace"), 60)
+        self.cluster("restart", self.directory, "kcm")
+
     def service_account(self, namespace, name):
         """A kubeconfig with that account's token (real server), or the administrator's one."""
         if self.sort != "real":

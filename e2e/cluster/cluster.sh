@@ -196,6 +196,10 @@ write_apiserver_args() {
         --endpoint-reconciler-type=none # it would refuse a loopback address
         --tls-cert-file="$pki/server.crt" --tls-private-key-file="$pki/server.key"
         --client-ca-file="$pki/ca.crt" --authorization-mode="$authorization"
+        # without a front proxy's CA kube-controller-manager crashes when the API server restarts
+        --requestheader-client-ca-file="$pki/ca.crt" --requestheader-allowed-names=front-proxy-client
+        --requestheader-username-headers=X-Remote-User --requestheader-group-headers=X-Remote-Group
+        --requestheader-extra-headers-prefix=X-Remote-Extra-
         --service-account-key-file="$pki/service-account.pub"
         --service-account-signing-key-file="$pki/service-account.key"
         --service-account-issuer=https://kubernetes.default.svc --service-cluster-ip-range=10.96.0.0/24
