@@ -130,7 +130,7 @@ static int take_answer(struct str *in)
     size_t total = (size_t)(end - in->data) + 4 + strtoul(length + strlen("content-length: "), NULL, 10);
     if (in->len < total)
         return 0;
-    int status = atoi(in->data + strlen("HTTP/1.1 "));
+    int status = (int)strtol(in->data + strlen("HTTP/1.1 "), NULL, 10);
     str_consume(in, total);
     return status;
 }

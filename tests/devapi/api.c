@@ -73,9 +73,8 @@ static bool has_subresource(const struct request *request)
 
 static void handle_resource(struct server *server, const struct request *request, struct reply *reply)
 {
-    if (request->kind == NULL || (!request->kind->namespaced && request->namespace != NULL)) {
-        reply_no_such_path(reply);
-    } else if (request->subresource != NULL && !has_subresource(request)) {
+    if (request->kind == NULL || (!request->kind->namespaced && request->namespace != NULL) ||
+        (request->subresource != NULL && !has_subresource(request))) {
         reply_no_such_path(reply);
     } else if (request->subresource != NULL && strcmp(request->subresource, "binding") == 0) {
         api_bind(server, request, reply);

@@ -213,18 +213,19 @@ static void reply_below_apis(const struct catalog *catalog, const struct strv *p
 static void reply_openapi(const struct catalog *catalog, const struct request *request, const struct strv *parts,
                           struct reply *reply)
 {
-    if (parts->len == 2 && strcmp(parts->items[1], "v2") == 0)
+    bool third = parts->len >= 2 && strcmp(parts->items[1], "v3") == 0 && catalog->minor >= 24;
+    json_t *document = NULL;
+    if (parts->len == 2 && strcmp(parts->items[1], "v2") == 0) {
         reply_openapi_v2(request, reply);
-    else if (parts->len < 2 || strcmp(parts->items[1], "v3") != 0 || catalog->minor < 24)
-        reply_no_such_path(reply);
-    else if (parts->len == 2)
-        reply_taken(reply, list_openapi_v3(catalog));
-    else if (parts->len == 4 && strcmp(parts->items[2], "api") == 0)
-        reply_taken(reply, describe_openapi_v3(catalog, "", parts->items[3]));
-    else if (parts->len == 5)
-        reply_taken(reply, describe_openapi_v3(catalog, parts->items[3], parts->items[4]));
-    else
-        reply_no_such_path(reply);
+        return;
+    }
+    if (third && parts->len == 2)
+        document = list_openapi_v3(catalog);
+    else if (third && parts->len == 4 && strcmp(parts->items[2], "api") == 0)
+        document = describe_openapi_v3(catalog, "", parts->items[3]);
+    else if (third && parts->len == 5)
+        document = describe_openapi_v3(catalog, parts->items[3], parts->items[4]);
+    reply_taken(reply, document);
 }
 
 static void reply_text(struct reply *reply, const char *text)

@@ -533,7 +533,7 @@ static int parse_address(const char *text, union address *address, struct err *e
 
 struct http *http_new(struct server *server, const char *address, struct err *err)
 {
-    union address listen_on;
+    union address listen_on = {0};
     if (parse_address(address, &listen_on, err) != 0)
         return NULL;
     struct http *http = mem_new(struct http);

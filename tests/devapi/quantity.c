@@ -187,7 +187,7 @@ int quantity_parse(const char *text, struct quantity *quantity, struct err *err)
     char normal[QUANTITY_SIZE];
     normalize(text, &parts, normal);
     if (strcmp(normal, quantity->text) == 0 && strlen(text) < QUANTITY_SIZE)
-        strcpy(quantity->text, text);
+        memcpy(quantity->text, text, strlen(text) + 1);
     return 0;
 }
 

@@ -127,7 +127,7 @@ static void log_append(struct store *store, const struct kind *kind, struct even
     if (log->end - log->first == log->cap) {
         size_t cap = log->cap > 0 ? log->cap * 2 : FIRST_RING;
         struct event *ring = mem_calloc(cap, sizeof(*ring));
-        for (uint64_t i = log->first; i < log->end; i++)
+        for (uint64_t i = log->first; i < log->end && log->cap > 0; i++)
             ring[i % cap] = log->ring[i % log->cap];
         free(log->ring);
         log->ring = ring;

@@ -10,19 +10,17 @@
 
 /* One unit up to a limit, with the next smaller one beside it while the number is small. */
 static const struct {
-    int64_t below, unit;
-    char name;
-    int64_t small_unit; /* 0 = none */
-    char small_name;
+    int64_t below, unit, small_unit; /* 0 = none */
+    char name, small_name;
 } durations[] = {
-    {120, 1, 's', 0, 0},
-    {600, 60, 'm', 1, 's'},
-    {3 * 3600, 60, 'm', 0, 0},
-    {8 * 3600, 3600, 'h', 60, 'm'},
-    {48 * 3600, 3600, 'h', 0, 0},
-    {8 * 86400, 86400, 'd', 3600, 'h'},
-    {730 * 86400L, 86400, 'd', 0, 0},
-    {INT64_MAX, 365 * 86400L, 'y', 86400, 'd'},
+    {120, 1, 0, 's', 0},
+    {600, 60, 1, 'm', 's'},
+    {3 * 3600, 60, 0, 'm', 0},
+    {8 * 3600, 3600, 60, 'h', 'm'},
+    {48 * 3600, 3600, 0, 'h', 0},
+    {8 * 86400, 86400, 3600, 'd', 'h'},
+    {730 * 86400L, 86400, 0, 'd', 0},
+    {INT64_MAX, 365 * 86400L, 86400, 'y', 'd'},
 };
 
 void cell_add_duration(int64_t seconds, struct str *out)
