@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The files that are in use just now: open, being changed, or unlinked while open. Nothing here has to survive the
+ * process: a successor that knows none of it makes a node when the first call for it comes in.
+ */
+#ifndef BERTH_FUSE_NODE_H
+#define BERTH_FUSE_NODE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct node {
+    uint64_t id;
+    struct node *next;    /* chain; table's lock */
+    uint32_t references;  /* table's lock */
+    uint32_t opens;       /* table's lock: open handles that this process has seen */
+    bool opened_earlier;  /* table's lock: used through a handle that another process opened */
+    bool orphan;          /* table's lock: unlinked, with a name in orphans/ until the kernel forgets it */
+    pthread_mutex_t lock; /* serialises what may allocate, and the making of the descriptors */
+    int data_fd;          /* of a regular file, shared by all who have it open; -1 = none yet */
+    bool data_read_only;
+    int dir_fd;           /* of a directory that is being read; -1 = none yet */
+    int64_t dir_position; /* where dir_fd stands; `lock` */
+    int64_t charged;      /* bytes it counts for; -1 = not looked at yet; `lock` */
+};
+
+struct node_table {
+    pthread_mutex_t lock;
+    struct node **slots; /* a power of two of chains */
+    size_t slot_count, count;
+    size_t orphans; /* nodes that are orphans */
+};
+void node_table_init(struct node_table *table);
+void node_table_destroy(struct node_table *table);
+
+/* The node, made when it is not there; with a reference that node_put gives back. */
+struct node *node_get(struct node_table *table, uint64_t id);
+/* NULL when it is not in use. */
+struct node *node_find(struct node_table *table, uint64_t id);
+void node_put(struct node_table *table, struct node *node); /* NULL is fine */
+/* One more, one less open handle. */
+void node_opened(struct node_table *table, struct node *node);
+void node_released(struct node_table *table, struct node *node);
+/* The kernel forgot it: no handle is left. */
+void node_forgotten(struct node_table *table, struct node *node);
+/* A call came through a handle: if this process has not seen it opened, a predecessor has. */
+void node_used(struct node_table *table, struct node *node);
+bool node_is_open(struct node_table *table, const struct node *node);
+void node_set_orphan(struct node_table *table, struct node *node, bool orphan);
+bool node_is_orphan(struct node_table *table, const struct node *node);
+bool node_has_orphans(struct node_table *table);
+
+#endif

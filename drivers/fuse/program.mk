@@ -1,0 +1,1 @@
+$(eval $(call program,berth-fuse,drivers/fuse,base,-lfuse3))
