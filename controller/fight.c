@@ -10,7 +10,10 @@
 
 /* One and the same change to one object this often within the window is no coincidence. */
 #define SAME_CHANGE_LIMIT 12
-#define CONFLICT_LIMIT 60 /* refused writes within the window, when they are more than those that went through */
+/* So many refused writes within the window, when they are more than one for ten that went through: our own workers get
+ * in each other's way for less than one in a hundred. */
+#define CONFLICT_LIMIT 20
+#define CONFLICT_SHARE 10
 #define WINDOW (60 * CLOCK_SECOND)
 #define FIRST_DELAY CLOCK_SECOND
 #define MAX_DELAY (120 * CLOCK_SECOND)
@@ -80,17 +83,23 @@ static void fight_warn(struct fight *fight, int64_t now, const char *what, const
         kv_uint("conflicts", fight->conflicts));
 }
 
-void fight_note_write(struct fight *fight, const char *name, const char *change)
+static struct fight_object *fight_object(struct fight *fight, const char *name, int64_t now)
 {
-    pthread_mutex_lock(&fight->lock);
-    int64_t now = fight_now(fight);
-    fight->writes++;
     struct fight_object *object = map_get(fight->objects, name);
     if (object == NULL) {
         object = mem_new(struct fight_object);
         object->since = now;
         map_set(fight->objects, name, object);
     }
+    return object;
+}
+
+void fight_note_write(struct fight *fight, const char *name, const char *change)
+{
+    pthread_mutex_lock(&fight->lock);
+    int64_t now = fight_now(fight);
+    fight->writes++;
+    struct fight_object *object = fight_object(fight, name, now);
     /* Writes of one binding alternate between a few kinds, so only the count of one of them is kept: the first. */
     uint32_t hash = str_fnv1a(change);
     if (now - object->since >= WINDOW || object->repeats == 0) {
@@ -108,12 +117,14 @@ void fight_note_write(struct fight *fight, const char *name, const char *change)
     pthread_mutex_unlock(&fight->lock);
 }
 
-void fight_note_conflict(struct fight *fight, const char *object)
+void fight_note_conflict(struct fight *fight, const char *name)
 {
     pthread_mutex_lock(&fight->lock);
     int64_t now = fight_now(fight);
-    if (++fight->conflicts >= CONFLICT_LIMIT && fight->conflicts > fight->writes)
-        fight_warn(fight, now, "most of our writes are refused as conflicts", object);
+    if (++fight->conflicts >= CONFLICT_LIMIT && fight->conflicts * CONFLICT_SHARE > fight->writes) {
+        fight_object(fight, name, now)->not_before = now + FIRST_DELAY; /* let the other one come to its end */
+        fight_warn(fight, now, "many of our writes are refused as conflicts", name);
+    }
     pthread_mutex_unlock(&fight->lock);
 }
 

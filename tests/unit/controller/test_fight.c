@@ -49,19 +49,24 @@ static void test_conflicts(void **state)
     (void)state;
     struct clock *clock = clock_fake_new(0);
     struct fight *fight = fight_new(clock);
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 400; i++) {
         char name[32];
         snprintf(name, sizeof(name), "volume/v%d", i);
         fight_note_write(fight, name, "phase Available");
     }
-    for (int i = 0; i < 100; i++)
+    for (int i = 0; i < 40; i++)
         fight_note_conflict(fight, "claim/default/c");
-    assert_int_equal(fight_count(fight), 0); /* no more than what went through */
+    assert_int_equal(fight_count(fight), 0); /* one in ten is bearable */
+    assert_int_equal(fight_delay(fight, "claim/default/c"), 0);
     fight_note_conflict(fight, "claim/default/c");
     assert_int_equal(fight_count(fight), 1);
+    assert_int_equal(fight_delay(fight, "claim/default/c"), CLOCK_SECOND);
     clock_fake_advance(clock, 61 * CLOCK_SECOND);
-    fight_note_conflict(fight, "claim/default/c");
+    for (int i = 0; i < 19; i++)
+        fight_note_conflict(fight, "claim/default/c");
     assert_int_equal(fight_count(fight), 1); /* a new minute */
+    fight_note_conflict(fight, "claim/default/c");
+    assert_int_equal(fight_count(fight), 2);
     fight_free(fight);
     clock_free(clock);
 }
