@@ -319,6 +319,7 @@ class Stack:
             raise
         self.api = self.server.api
         self.kubeconfigs = {"controller": self.server.kubeconfig, "provisioner": self.server.kubeconfig}
+        self.namespace = "default"  # of the programs' own leases
 
     def use_least_rights(self):
         """From now on the programs run as the service accounts of deploy/rbac with exactly those roles."""
@@ -327,6 +328,7 @@ class Stack:
         for program in ("controller", "provisioner"):
             self.server.kubectl("apply", "-f", os.path.join(ROOT, "deploy", "rbac", program + ".yaml"))
             self.kubeconfigs[program] = self.server.service_account("berth-system", "berth-" + program)
+        self.namespace = "berth-system"
 
     def run(self, key, program, *args, env=None):
         process = Process(key, [os.path.join(BUILD, program), *args], os.path.join(self.directory, key + ".log"), env)
@@ -354,7 +356,7 @@ class Stack:
         return self.run(key, "berth-provisioner", "--csi-address=" + self.socket,
                         "--kubeconfig=" + self.kubeconfigs["provisioner"], f"--http-endpoint=127.0.0.1:{port}",
                         "--kube-api-qps=200", "--kube-api-burst=400", "-v=4", *args,
-                        env={"KUBECONFIG": self.kubeconfigs["provisioner"]})
+                        env={"KUBECONFIG": self.kubeconfigs["provisioner"], "POD_NAMESPACE": self.namespace})
 
     def start_controller(self, *args, key="controller"):
         port = self.ports[key] = free_port()
