@@ -1,28 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "provisioner/capacity_owner.h"
 
-#include "lib/base/mem.h"
-
-#include <stdlib.h>
-
 void capacity_owner_clear(struct capacity_owner *owner)
 {
-    free(owner->api_version);
-    free(owner->kind);
-    free(owner->name);
-    free(owner->uid);
+    csi_arena_free(&owner->arena);
     *owner = (struct capacity_owner){0};
 }
 
 static void set(struct capacity_owner *owner, const char *api_version, const char *kind, const char *name,
                 const char *uid)
 {
-    struct capacity_owner next = {.api_version = mem_strdup(api_version),
-                                  .kind = mem_strdup(kind),
-                                  .name = mem_strdup(name),
-                                  .uid = mem_strdup(uid)};
-    capacity_owner_clear(owner);
-    *owner = next;
+    owner->api_version = csi_arena_strdup(&owner->arena, api_version);
+    owner->kind = csi_arena_strdup(&owner->arena, kind);
+    owner->name = csi_arena_strdup(&owner->arena, name);
+    owner->uid = csi_arena_strdup(&owner->arena, uid);
 }
 
 static const struct kube_kind *kind_of(const struct capacity_owner *owner)

@@ -6,7 +6,8 @@
 #include "provisioner/provisioner.h"
 
 struct capacity_owner {
-    char *api_version, *kind, *name, *uid; /* all NULL = none */
+    const char *api_version, *kind, *name, *uid; /* in the arena; all NULL = none */
+    struct csi_arena arena;
 };
 void capacity_owner_clear(struct capacity_owner *owner);
 /* level as --capacity-ownerref-level. Each level above 1 needs the right to get what stands there: ReplicaSets. */

@@ -185,7 +185,7 @@ int secret_resolve(enum secret_kind kind, const struct kube_pairs *parameters, c
     *reference = (struct secret_reference){0};
     if (pick_pair(kind, parameters, &name, &namespace_, err) < 0)
         return -1;
-    if (name == NULL)
+    if (name == NULL || namespace_ == NULL)
         return 0;
     if (resolve_half(namespace_, false, names, arena, &reference->namespace_, err) < 0 ||
         resolve_half(name, true, names, arena, &reference->name, err) < 0) {

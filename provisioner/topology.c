@@ -183,8 +183,10 @@ static int aggregate(const struct provision_lookup *lookup, const struct kube_st
                      struct terms *terms, struct err *err)
 {
     auto_objects struct kube_object_list nodes = {0};
-    if (lookup->nodes(lookup->arg, &nodes, err) < 0)
-        return err_wrap(err, "error listing nodes");
+    if (lookup->nodes(lookup->arg, &nodes, err) < 0) {
+        err_wrap(err, "error listing nodes");
+        return -1;
+    }
     for (size_t i = 0; i < nodes.len; i++) {
         struct term *term = terms_add(terms, arena, keys->len);
         if (!node_term(&nodes.items[i]->meta.labels, keys, arena, term))
@@ -226,8 +228,10 @@ static int selected_term(const struct provision_config *config, const struct pro
 static int cluster_keys(const struct provision_config *config, const struct provision_lookup *lookup,
                         struct kube_object_list *csi_nodes, const struct kube_strings **keys, struct err *err)
 {
-    if (lookup->csi_nodes(lookup->arg, csi_nodes, err) < 0)
-        return err_wrap(err, "error listing CSINodes");
+    if (lookup->csi_nodes(lookup->arg, csi_nodes, err) < 0) {
+        err_wrap(err, "error listing CSINodes");
+        return -1;
+    }
     const char *best = NULL;
     for (size_t i = 0; i < csi_nodes->len; i++) {
         const struct kube_strings *found = driver_keys(config, (const struct kube_csi_node *)csi_nodes->items[i]);
@@ -313,8 +317,8 @@ static int require_immediate(const struct provision_config *config, const struct
             return 0;
         auto_objects struct kube_object_list csi_nodes = {0};
         const struct kube_strings *keys = NULL;
-        if (cluster_keys(config, lookup, &csi_nodes, &keys, err) < 0 ||
-            aggregate(lookup, keys, arena, &requisite, err) < 0)
+        if (cluster_keys(config, lookup, &csi_nodes, &keys, err) < 0 || keys == NULL ||
+            aggregate(lookup, keys, arena, &requisite, err) < 0 || requisite.len == 0)
             return -1;
     }
     size_t first = topology_spread_offset(request->claim->object.meta.name) % requisite.len;

@@ -129,20 +129,29 @@ static void *control_main(void *arg)
     return NULL;
 }
 
-int fake_control_start(struct fake *fake, pthread_t *thread, struct err *err)
+static int listen_at(const char *path, struct err *err)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    const char *path = fake->options->control;
     if (strlen(path) >= sizeof(address.sun_path))
         return err_set(err, ERR_INVALID, "%s: the path is too long for a socket", path);
     memcpy(address.sun_path, path, strlen(path) + 1);
-    auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     unlink(path);
-    if (fd < 0 || bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0 || listen(fd, 16) < 0)
-        return err_set_errno(err, errno, "%s", path);
+    if (fd >= 0 && bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 && listen(fd, 16) == 0)
+        return fd;
+    err_set_errno(err, errno, "%s", path);
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+int fake_control_start(struct fake *fake, pthread_t *thread, struct err *err)
+{
+    int fd = listen_at(fake->options->control, err);
+    if (fd < 0)
+        return -1;
     struct control *control = mem_new(struct control);
     *control = (struct control){.fake = fake, .fd = fd};
-    fd = -1;
     *thread = thread_start("control", control_main, control);
     return 0;
 }
