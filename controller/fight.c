@@ -54,17 +54,19 @@ void fight_free(struct fight *fight)
     free(fight);
 }
 
-/* Starts a new window when the old one is over; objects that are backed off stay. */
+/* Starts a new window when the old one is over, or when there are too many objects to remember them all; those that are
+ * backed off stay. */
 static int64_t fight_now(struct fight *fight)
 {
     int64_t now = clock_mono(fight->clock);
-    if (now - fight->window_start < WINDOW && map_len(fight->objects) < OBJECTS_REMEMBERED)
+    bool full = map_len(fight->objects) >= OBJECTS_REMEMBERED;
+    if (now - fight->window_start < WINDOW && !full)
         return now;
     fight->window_start = now;
     fight->writes = fight->conflicts = 0;
     for (struct map_iter it = {0}; map_next(fight->objects, &it);) {
         const struct fight_object *object = it.value;
-        if (object->not_before < now && now - object->since >= WINDOW)
+        if (object->not_before < now && (full || now - object->since >= WINDOW))
             map_remove(fight->objects, it.key);
     }
     return now;

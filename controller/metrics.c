@@ -71,7 +71,7 @@ static const struct metric_family families[FAMILY_COUNT] = {
                               .type = METRIC_COUNTER},
     [OTHER_BINDER] = {.name = "berth_controller_other_binder_total",
                       .help = "How often another controller was found working on the same volumes and claims.",
-                      .type = METRIC_GAUGE},
+                      .type = METRIC_COUNTER},
 };
 
 struct start {

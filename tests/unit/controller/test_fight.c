@@ -71,12 +71,31 @@ static void test_conflicts(void **state)
     clock_free(clock);
 }
 
+/* A flood of objects is forgotten, but not the ones that are backed off. */
+static void test_many_objects(void **state)
+{
+    (void)state;
+    struct clock *clock = clock_fake_new(0);
+    struct fight *fight = fight_new(clock);
+    for (int i = 0; i < 12; i++)
+        fight_note_write(fight, "volume/v", "phase Available");
+    for (int i = 0; i < 25000; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "volume/v%d", i);
+        fight_note_write(fight, name, "phase Available");
+    }
+    assert_int_equal(fight_delay(fight, "volume/v"), CLOCK_SECOND);
+    fight_free(fight);
+    clock_free(clock);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_undone_again_and_again),
         cmocka_unit_test(test_slow_repeats_are_normal),
         cmocka_unit_test(test_conflicts),
+        cmocka_unit_test(test_many_objects),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
