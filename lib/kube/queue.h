@@ -49,10 +49,12 @@ size_t kube_queue_len(struct kube_queue *queue);
 void kube_queue_running(struct kube_queue *queue, double *unfinished_seconds, double *longest_seconds);
 void kube_queue_shut_down(struct kube_queue *queue); /* waiting and later kube_queue_get return NULL */
 
-/* N threads that run `work(arg, key)` for each key; work returns 0 (forget), -1 (add_limited). */
+/* At most `count` threads that run `work(arg, key)` for each key; work returns 0 (forget), -1 (add_limited). They are
+ * started when there is work for them and end when there is not. `name` must stay valid. */
 struct kube_workers;
 struct kube_workers *kube_workers_start(struct kube_queue *queue, size_t count, const char *name,
                                         int (*work)(void *arg, const char *key), void *arg);
-void kube_workers_join(struct kube_workers *workers); /* after kube_queue_shut_down; frees */
+size_t kube_workers_count(struct kube_workers *workers); /* threads right now */
+void kube_workers_join(struct kube_workers *workers);    /* after kube_queue_shut_down; frees */
 
 #endif
