@@ -16,7 +16,6 @@
 #include "provisioner/provisioner.h"
 #include "provisioner/save.h"
 #include "provisioner/volumes.h"
-#include "provisioner/workers.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -34,7 +33,7 @@ struct program {
     struct driver_watch driver;
     struct election election;
     char *identity, *event_source, *user_agent;
-    struct workers *claim_workers, *volume_workers;
+    struct kube_workers *claim_workers, *volume_workers;
     pthread_t resync;
     bool resyncing;
 };
@@ -196,8 +195,8 @@ static int work(struct program *program, struct err *err)
         (provisioner->capacity != NULL && capacity_start(provisioner->capacity, err) < 0))
         return -1;
     size_t threads = (size_t)provisioner->options->worker_threads;
-    program->claim_workers = workers_start(provisioner->claims, threads, "claims", claims_work, provisioner);
-    program->volume_workers = workers_start(provisioner->volumes, threads, "volumes", volumes_work, provisioner);
+    program->claim_workers = kube_workers_start(provisioner->claims, threads, "claims", claims_work, provisioner);
+    program->volume_workers = kube_workers_start(provisioner->volumes, threads, "volumes", volumes_work, provisioner);
     program->resync = thread_start("resync", resync_main, provisioner);
     program->resyncing = true;
     log_info("Started", kv_str("driver", provisioner->config.driver_name),
@@ -229,8 +228,8 @@ static void end(struct program *program)
         kube_queue_shut_down(provisioner->claims);
     if (provisioner->volumes != NULL)
         kube_queue_shut_down(provisioner->volumes);
-    workers_join(program->claim_workers);
-    workers_join(program->volume_workers);
+    kube_workers_join(program->claim_workers);
+    kube_workers_join(program->volume_workers);
     if (program->resyncing)
         thread_join(program->resync);
     observe_http_free(provisioner->http); /* its checks look at what goes now */
