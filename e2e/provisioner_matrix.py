@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The provisioner's two matrices: every answer of the driver, and a SIGKILL at every step."""
 import concurrent.futures
+import time
 
-from harness import expect, wait_for
+from harness import expect, figure, wait_for
 from provisioner_lab import BACKGROUND, CODES, SELECTED, add_node, lab, settle
 
 
@@ -152,6 +153,100 @@ def crashes_in_delete():
                     raise type(e)(f"{when} {name}: {e}") from e
 
 
+def crash_with_an_open_outcome():
+    """Dies while calls time out, while an object cannot be written, and while the driver is away."""
+    with lab(args=["--timeout=300ms"]) as s:
+        s.create_class()
+        # the driver works for longer than anybody waits; looked at again meanwhile
+        uid = s.create_claim("slow", annotate=False)["metadata"]["uid"]
+        s.driver.script("CreateVolume", {"match": uid, "times": 2, "effect": True, "delay_ms": 1000})
+        s.annotate("slow")
+        wait_for("two calls", lambda: len(s.driver.calls("CreateVolume", uid)) >= 2)
+        kill_delete_restart(s, "slow", uid)
+        # the object cannot be written, and the claim changes meanwhile, so that it is looked at
+        s.fault(action="status", verb="create", resource="persistentvolumes", code=500, times=0)
+        uid = s.create_claim("unsaved")["metadata"]["uid"]
+        wait_for("the volume", lambda: s.driver.volumes(uid))
+        wait_for("a second try", lambda: len(s.journal(verb="create", resource="persistentvolumes")) >= 2)
+        s.annotate("unsaved", touched="yes")
+        settle()
+        expect(s.intents(), "the record went before the object was written")
+        kill_delete_restart(s, "unsaved", uid)
+        # the driver is away, and has not made anything
+        s.driver.process.kill()
+        uid = s.create_claim("away")["metadata"]["uid"]
+        wait_for("a failed call", lambda: s.events("away", "ProvisioningFailed"), 20)
+        s.provisioner.kill()
+        s.api.delete("pvc", "away")
+        s.driver.process.start()
+        s.restart()
+        s.wait_nothing_left(uid)
+
+
+def kill_delete_restart(s, name, uid):
+    s.provisioner.kill()
+    s.clear_faults()
+    s.driver.command(cmd="reset")
+    s.api.delete("pvc", name)
+    wait_for("the claim to be gone", lambda: not s.api.get("pvc", name), 10)
+    s.restart()
+    s.wait_nothing_left(uid)
+
+
+def driver_dies_in_the_middle():
+    with lab() as s:
+        s.create_class()
+        for number, (method, when) in enumerate([(m, w) for m in ("CreateVolume", "DeleteVolume")
+                                                 for w in ("before", "after")]):
+            name = f"d{number}"
+            claim = s.create_claim(name, annotate=False)
+            uid = claim["metadata"]["uid"]
+            s.driver.script(method, {"die": when})
+            s.annotate(name)
+            if method == "DeleteVolume":
+                s.wait_bound(name)
+                s.api.delete("pvc", name)
+            s.driver.process.popen.wait(20)
+            s.driver.process.start()
+            if method == "CreateVolume":
+                s.wait_bound(name, 20)
+                expect(len(s.driver.volumes(uid)) == 1, s.driver.volumes())
+                s.api.delete("pvc", name)
+            s.wait_nothing_left(uid)
+
+
+WRITES = [("create", "persistentvolumes"), ("delete", "persistentvolumes"), ("patch", "persistentvolumes"),
+          ("create", "leases"), ("delete", "leases"), ("get", "persistentvolumes"), ("create", "events")]
+FAULTS = [{"action": "drop", "when": "before"}, {"action": "drop", "when": "after"}, {"action": "half-body"},
+          {"action": "broken-json"}, {"action": "status", "code": 500}, {"action": "status", "code": 409},
+          {"action": "status", "code": 429, "retryAfter": 1}, {"action": "status", "code": 503},
+          {"action": "delay", "ms": 300, "when": "after"}]
+
+
+def faults_of_the_api_server():
+    """Every request of a volume's life fails in every way, twice; and watches break now and then."""
+    with lab() as s:
+        s.create_class()
+        for action in ("watch-drop", "watch-gone", "watch-repeat"):
+            s.fault(action=action, verb="watch", userAgent="berth-provisioner", events=30, times=0)
+        for number, fault in enumerate(FAULTS):
+            ids = [s.fault(verb=verb, resource=resource, userAgent="berth-provisioner", times=2, **fault)
+                   for verb, resource in WRITES]
+            start = time.monotonic()
+            uid = s.create_claim(f"f{number}")["metadata"]["uid"]
+            try:
+                s.wait_bound(f"f{number}", 60)
+                expect(len(s.driver.volumes(uid)) == 1, s.driver.volumes())
+                s.api.delete("pvc", f"f{number}")
+                s.wait_nothing_left(uid, 60)
+            except Exception as e:
+                raise type(e)(f"{fault}: {e}") from e
+            figure(f"{fault}: {time.monotonic() - start:.1f} s")
+            for fault_id in ids:
+                s.api.request("DELETE", f"/devapi/faults/{fault_id}")
+        expect(s.provisioner.alive(), "ended")
+
+
 def crash_without_records():
     """What the records are for: without them, a claim deleted while the process is down leaks its volume."""
     with lab(args=["--intent-records=off"]) as s:
@@ -172,4 +267,7 @@ TESTS = [("every answer of the driver", lambda sort: every_answer(False)),
          ("every answer of the driver, with topology", lambda sort: every_answer(True)),
          ("SIGKILL at every step of creation", lambda sort: crashes_in_create()),
          ("SIGKILL at every step of deletion", lambda sort: crashes_in_delete()),
+         ("SIGKILL while the outcome is open", lambda sort: crash_with_an_open_outcome()),
+         ("the driver dies in the middle", lambda sort: driver_dies_in_the_middle()),
+         ("faults of the API server", lambda sort: faults_of_the_api_server()),
          ("without intent records a crash leaks", lambda sort: crash_without_records())]

@@ -159,20 +159,29 @@ static int repeat(struct work *work)
     return finish(work, &attempt, record.claim, &err);
 }
 
-static bool volume_exists(struct provisioner *provisioner, const char *uid)
+enum existence {
+    EXISTS_NOT,
+    EXISTS_UNSAVED, /* made, and its object will be written: until then the intent record is needed */
+    EXISTS,
+};
+
+static enum existence volume_exists(struct provisioner *provisioner, const char *uid)
 {
     auto_free char *name = request_volume_name(&provisioner->config, uid, NULL);
     if (name == NULL)
-        return false;
+        return EXISTS_NOT;
+    if (saver_has(provisioner->saver, name))
+        return EXISTS_UNSAVED;
     auto_unref struct kube_volume *volume = informers_volume(provisioner, name);
-    return volume != NULL || saver_has(provisioner->saver, name);
+    return volume != NULL ? EXISTS : EXISTS_NOT;
 }
 
-static int without_request(struct work *work, bool exists)
+static int without_request(struct work *work, enum existence exists)
 {
-    if (exists) { /* nothing is open any more */
+    if (exists != EXISTS_NOT) { /* no call is open any more */
         work->pending.kind = PENDING_NONE;
-        intent_done(work->provisioner, work->uid);
+        if (exists == EXISTS)
+            intent_done(work->provisioner, work->uid);
         return 0;
     }
     if (work->pending.kind == PENDING_BACKGROUND || (work->pending.kind == PENDING_DOUBTFUL && work->claim == NULL))
@@ -184,11 +193,12 @@ static int without_request(struct work *work, bool exists)
     return 0;
 }
 
-static int work_on_claim(struct work *work, bool exists)
+static int work_on_claim(struct work *work, enum existence exists)
 {
     struct provisioner *provisioner = work->provisioner;
     auto_err struct err err = {0};
-    switch (claim_select(&provisioner->config, &provisioner->lookup, work->claim, exists, &work->class_, &err)) {
+    switch (claim_select(&provisioner->config, &provisioner->lookup, work->claim, exists != EXISTS_NOT, &work->class_,
+                         &err)) {
     case CLAIM_DROP:
         return without_request(work, exists);
     case CLAIM_CLASS_ERROR:
@@ -227,7 +237,7 @@ int claims_work(void *arg, const char *uid)
     /* what is kept for other reasons (a source of other claims) is not ours to provide for */
     work.claim = claim != NULL && claim_is_for_us(&provisioner->config, claim) ? claim : NULL;
     pending_take(provisioner->pending, uid, &work.pending);
-    bool exists = volume_exists(provisioner, uid);
+    enum existence exists = volume_exists(provisioner, uid);
     int result = work.claim != NULL ? work_on_claim(&work, exists) : without_request(&work, exists);
     kube_object_unref(work.class_ != NULL ? &work.class_->object : NULL);
     if (work.pending.record == NULL)

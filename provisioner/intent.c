@@ -27,7 +27,7 @@ struct intents {
     pthread_mutex_t lock;
     struct map *entries;         /* claim uid → struct entry: the records that exist */
     bool refused;                /* mode auto, and the role does not allow it: said once, then nothing is written */
-    struct kube_queue *removals; /* keys: "LEASE RESOURCEVERSION" */
+    struct kube_queue *removals; /* keys: "CLAIM-UID RESOURCEVERSION" */
     struct kube_workers *workers;
 };
 
@@ -132,6 +132,8 @@ int intent_write(struct provisioner *provisioner, const struct kube_claim *claim
     bool unchanged = known != NULL && str_eq(known->record, record);
     uint64_t resource_version = known != NULL ? known->resource_version : 0;
     bool wanted = is_wanted(provisioner);
+    if (wanted && known == NULL) /* from now on nobody removes what is about to be written */
+        map_set(intents->entries, uid, mem_new(struct entry));
     pthread_mutex_unlock(&intents->lock);
     if (!wanted || unchanged)
         return 0;
@@ -142,15 +144,17 @@ int intent_write(struct provisioner *provisioner, const struct kube_claim *claim
         *entry = (struct entry){.resource_version = resource_version, .record = mem_strdup(record)};
         map_set(intents->entries, uid, entry);
     } else {
+        if (resource_version == 0)
+            map_remove(intents->entries, uid);
         result = refuse(intents, err);
     }
     pthread_mutex_unlock(&intents->lock);
     return result;
 }
 
-static void remove_version(struct intents *intents, const char *name, uint64_t resource_version)
+static void remove_version(struct intents *intents, const char *uid, uint64_t resource_version)
 {
-    auto_free char *key = mem_printf("%s %" PRIu64, name, resource_version);
+    auto_free char *key = mem_printf("%s %" PRIu64, uid, resource_version);
     kube_queue_add(intents->removals, key);
 }
 
@@ -162,12 +166,31 @@ void intent_done(struct provisioner *provisioner, const char *claim_uid)
     pthread_mutex_unlock(&intents->lock);
     if (entry == NULL)
         return;
-    auto_free char *name = lease_name(provisioner, claim_uid);
-    remove_version(intents, name, entry->resource_version);
+    if (entry->resource_version != 0)
+        remove_version(intents, claim_uid, entry->resource_version);
     free_entry(entry);
 }
 
-/* Only the version that was done with is removed: a newer one is about a call that may be under way. */
+/* Somebody changed the record since. When it was this process, it is about a call under way and stays. Else (a label
+ * was put on it) it is the version now there that has to go. */
+static int remove_changed(struct intents *intents, const char *uid, const char *name, struct err *err)
+{
+    struct provisioner *provisioner = intents->provisioner;
+    auto_unref struct kube_object *now = NULL;
+    err_clear(err);
+    if (kube_get(provisioner->record_client, &kube_kind_lease, provisioner->namespace_, name, &now, err) < 0)
+        return err_is(err, ERR_NOT_FOUND) ? 0 : -1;
+    /* read first, looked up then: a write that begins later changes the version, and the removal misses it */
+    pthread_mutex_lock(&intents->lock);
+    bool used = map_has(intents->entries, uid);
+    pthread_mutex_unlock(&intents->lock);
+    if (used)
+        return 0;
+    return kube_delete(provisioner->record_client, &kube_kind_lease, provisioner->namespace_, name, NULL,
+                       now->meta.resource_version, err);
+}
+
+/* Only the version that was done with is removed. */
 static int remove_lease(void *arg, const char *key)
 {
     struct intents *intents = arg;
@@ -177,12 +200,13 @@ static int remove_lease(void *arg, const char *key)
     uint64_t version = 0;
     if (space == NULL || !str_parse_u64(space + 1, &version))
         return 0;
-    auto_free char *name = mem_strndup(key, (size_t)(space - key));
-    if (kube_delete(provisioner->record_client, &kube_kind_lease, provisioner->namespace_, name, NULL, version, &err) ==
-            0 ||
-        err_is(&err, ERR_NOT_FOUND) || err_is(&err, ERR_CONFLICT))
-        return 0;
-    if (err_is(&err, ERR_CANCELLED))
+    auto_free char *uid = mem_strndup(key, (size_t)(space - key));
+    auto_free char *name = lease_name(provisioner, uid);
+    int result =
+        kube_delete(provisioner->record_client, &kube_kind_lease, provisioner->namespace_, name, NULL, version, &err);
+    if (result < 0 && err_is(&err, ERR_CONFLICT))
+        result = remove_changed(intents, uid, name, &err);
+    if (result == 0 || err_is(&err, ERR_NOT_FOUND) || err_is(&err, ERR_CANCELLED))
         return 0;
     log_warn("Could not remove an intent record, will try again", kv_str("lease", name), kv_err(&err));
     return -1;
@@ -210,7 +234,7 @@ static bool load_one(void *arg, struct kube_object *object)
     const char *uid = record.claim->object.meta.uid;
     auto_unref struct kube_volume *volume = informers_volume(provisioner, record.request.volume_name);
     if (volume != NULL && volume->claim_ref != NULL && str_eq(volume->claim_ref->uid, uid)) {
-        remove_version(provisioner->intents, object->meta.name, object->meta.resource_version);
+        remove_version(provisioner->intents, uid, object->meta.resource_version);
         loading->finished++;
         return true;
     }

@@ -121,7 +121,8 @@ static const struct flag flags[] = {
     LIST("claim-labels-to-parameters", claim_labels_to_parameters, "Metadata",
          "Labels of claims passed to the driver as csi.storage.k8s.io/pvc/labels/KEY."),
     LIST("namespace-labels-to-parameters", namespace_labels_to_parameters, "Metadata",
-         "Labels of namespaces passed to the driver as csi.storage.k8s.io/namespace/labels/KEY."),
+         "Labels of namespaces passed to the driver as csi.storage.k8s.io/namespace/labels/KEY. Needs the right to get "
+         "namespaces."),
     LIST("claim-annotations-to-volume", claim_annotations_to_volume, "Metadata",
          "Annotations of claims copied to their volumes."),
     LIST("claim-labels-to-volume", claim_labels_to_volume, "Metadata", "Labels of claims copied to their volumes."),
