@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The runtime's parts that need no server: options, what is remembered of claims, workers. */
+/* The runtime's parts that need no server: options, what is remembered of claims. */
 #include "tests/unit/provisioner/fixture.h"
 
 #include "lib/base/mem.h"
-#include "lib/base/stop.h"
 #include "lib/csi/method.h"
 #include "provisioner/options.h"
 #include "provisioner/pending.h"
-#include "provisioner/workers.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 
 static void parse(struct options *options, struct strv *arguments)
@@ -176,72 +173,12 @@ static void test_pending_claims(void **state)
     clock_free(clock);
 }
 
-/* ---- workers --------------------------------------------------------------------------------------------------------
- */
-
-struct crew {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    int running, most, done;
-    bool open; /* they may end */
-};
-
-static int hold(void *arg, const char *key)
-{
-    struct crew *crew = arg;
-    pthread_mutex_lock(&crew->lock);
-    crew->running++;
-    crew->most = crew->running > crew->most ? crew->running : crew->most;
-    pthread_cond_broadcast(&crew->changed);
-    while (!crew->open)
-        pthread_cond_wait(&crew->changed, &crew->lock);
-    crew->running--;
-    crew->done++;
-    pthread_cond_broadcast(&crew->changed);
-    pthread_mutex_unlock(&crew->lock);
-    return key[0] == 'x' ? -1 : 0;
-}
-
-static void wait_until(struct crew *crew, const int *value, int wanted)
-{
-    pthread_mutex_lock(&crew->lock);
-    while (*value < wanted)
-        pthread_cond_wait(&crew->changed, &crew->lock);
-    pthread_mutex_unlock(&crew->lock);
-}
-
-static void test_workers_start_when_needed(void **state)
-{
-    (void)state;
-    struct crew crew = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-    struct kube_queue *queue = kube_queue_new(&(struct kube_queue_options){.name = "q"});
-    struct workers *workers = workers_start(queue, 3, "crew", hold, &crew);
-    assert_int_equal(workers_count(workers), 1);
-    const char *keys[] = {"a", "b", "c", "d", "e"};
-    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
-        kube_queue_add(queue, keys[i]);
-    wait_until(&crew, &crew.running, 3); /* all three at once, although one was there at first */
-    assert_int_equal(workers_count(workers), 3);
-    pthread_mutex_lock(&crew.lock);
-    crew.open = true;
-    pthread_cond_broadcast(&crew.changed);
-    pthread_mutex_unlock(&crew.lock);
-    wait_until(&crew, &crew.done, 5);
-    assert_int_equal(crew.most, 3);
-    kube_queue_add(queue, "x");
-    wait_until(&crew, &crew.done, 7); /* failed: again after 5 ms */
-    assert_true(kube_queue_failures(queue, "x") >= 1);
-    kube_queue_shut_down(queue);
-    workers_join(workers);
-    kube_queue_free(queue);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),       cmocka_unit_test(test_old_and_ignored_flags),
         cmocka_unit_test(test_checks),         cmocka_unit_test(test_lists_of_keys),
-        cmocka_unit_test(test_pending_claims), cmocka_unit_test(test_workers_start_when_needed),
+        cmocka_unit_test(test_pending_claims),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
