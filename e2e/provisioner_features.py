@@ -310,6 +310,30 @@ def attributes_class():
         expect(s.driver.calls("CreateVolume")[-1]["details"]["mutable_parameters"] == {"iops": "5"}, "parameters")
 
 
+def migrated_plugin():
+    """A driver that stands in for an in-tree plugin: its classes, claims and volumes."""
+    driver, plugin = "ebs.csi.aws.com", "kubernetes.io/aws-ebs"
+    with lab(name=driver) as s:
+        s.create_class(provisioner=plugin, parameters={"fstype": "xfs", "type": "gp2"})
+        uid = uid_of(s.create_claim("c", annotate=False, annotations={
+            "volume.kubernetes.io/storage-provisioner": plugin, "pv.kubernetes.io/migrated-to": driver}))
+        volume = s.wait_bound("c")
+        expect(volume["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"] == plugin, "provisioned-by")
+        expect(s.driver.calls("CreateVolume")[0]["details"]["parameters"] == {"type": "gp2"}, "parameters")
+        expect(volume["spec"]["csi"]["fsType"] == "xfs", "fsType")
+        expect(s.metric(f'csi_sidecar_operations_seconds_count{{driver_name="{driver}",method_name='
+                        '"/csi.v1.Controller/CreateVolume",grpc_status_code="OK",migrated="') == 1, "label migrated")
+        s.api.delete("pvc", "c")
+        s.wait_nothing_left(uid)
+        s.api.create("pv", {"metadata": {"name": "old", "annotations": {
+            "pv.kubernetes.io/provisioned-by": plugin, "pv.kubernetes.io/migrated-to": driver}}, "spec": {
+                "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Delete",
+                "claimRef": {"namespace": "default", "name": "gone", "uid": "gone"},
+                "awsElasticBlockStore": {"volumeID": "aws://us-east-1a/vol-7"}}})
+        wait_for("the old volume to go", lambda: not s.api.get("pv", "old"))
+        expect(s.driver.calls("DeleteVolume", "vol-7"), "the driver was not asked")
+
+
 def capacity():
     env = {"NAMESPACE": "default", "POD_NAME": "pod"}
     with lab(capabilities="VOLUME_ACCESSIBILITY_CONSTRAINTS,GET_CAPACITY", start=False, env=env,
@@ -526,5 +550,6 @@ def requests_of_one_volume():
 TESTS = [(f.__name__.replace("_", " "), lambda sort, f=f: f()) for f in (
     claim_and_volume, secrets, attached_volumes_stay, name_taken, same_volume_saved_by_another,
     volumes_that_cannot_be_written, bad_answers, slow_driver, infeasible_claims_wait, final_codes_by_flag,
-    passed_metadata, clones, snapshots, populators, recycle, attributes_class, capacity, node_deployment, two_leaders,
+    passed_metadata, clones, snapshots, populators, recycle, attributes_class, migrated_plugin,
+    capacity, node_deployment, two_leaders,
     lease_taken_away, driver_comes_back, exit_on_driver_loss, exit_statuses, refused_records, requests_of_one_volume)]

@@ -110,14 +110,14 @@ class Binder:
 class Lab:
     """One of everything. `args` are for the provisioner."""
 
-    def __init__(self, capabilities="", args=(), driver_args=(), env=None, start=True, sort="devapi"):
+    def __init__(self, capabilities="", args=(), driver_args=(), env=None, start=True, sort="devapi", name=DRIVER):
         self.directory = tempfile.mkdtemp(prefix="berth-prov-")
         self.args, self.env, self.extra = list(args), dict(env or {}), []
         self.driver = self.binder = self.server = self.provisioner = None
         try:
             self.server = harness.Server(sort, os.path.join(self.directory, "server"))
             self.api = self.server.api
-            self.driver = Driver(self.directory, capabilities=capabilities, args=driver_args)
+            self.driver = Driver(self.directory, name, capabilities, driver_args)
             self.binder = Binder(self.api)
             if start:
                 self.start()
@@ -219,9 +219,12 @@ class Lab:
     def close(self, failed=False):
         if self.binder:
             self.binder.stop()
+        bad = []
         for process in [self.provisioner, *self.extra]:
-            if process:
-                process.stop(5)
+            if process and process.alive():
+                status = process.stop(10)
+                if status != 0:
+                    bad.append(f"{process.name} ended with status {status} when told to stop")
         if self.driver:
             self.driver.process.kill()
         if self.server:
@@ -231,7 +234,11 @@ class Lab:
                 if name.endswith((".log", ".old")):
                     with open(os.path.join(self.directory, name), encoding="utf-8", errors="replace") as f:
                         print(f"---- {name}", f.read()[-4000:], sep="\n")
+        if bad and not failed:
+            for process in [self.provisioner, *self.extra]:
+                print(f"---- {process.name}", process.log_text()[-6000:], sep="\n")
         shutil.rmtree(self.directory, ignore_errors=True)
+        expect(failed or not bad, "; ".join(bad))
 
 
 @contextlib.contextmanager

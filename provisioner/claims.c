@@ -6,6 +6,7 @@
 #include "provisioner/attempt.h"
 #include "provisioner/capacity_loop.h"
 #include "provisioner/intent.h"
+#include "provisioner/migrate.h"
 #include "provisioner/node.h"
 #include "provisioner/pending.h"
 #include "provisioner/provisioner.h"
@@ -193,6 +194,19 @@ static int without_request(struct work *work, enum existence exists)
     return 0;
 }
 
+/* A class of the in-tree plugin the driver stands in for. */
+static int translate_class(struct work *work, struct err *err)
+{
+    struct kube_class *translated = migrate_class(&work->provisioner->config, work->class_, err);
+    if (translated == NULL) {
+        log_error("Cannot translate an in-tree class", kv_str("class", work->class_->object.meta.name), kv_err(err));
+        return -1;
+    }
+    kube_object_unref(&work->class_->object);
+    work->class_ = translated;
+    return 0;
+}
+
 static int work_on_claim(struct work *work, enum existence exists)
 {
     struct provisioner *provisioner = work->provisioner;
@@ -211,6 +225,8 @@ static int work_on_claim(struct work *work, enum existence exists)
     case CLAIM_PROVISION:
         break;
     }
+    if (translate_class(work, &err) < 0)
+        return -1;
     if (pending_is_delayed(provisioner->pending, work->uid, work->class_->object.meta.uid)) {
         log_v(3, "The claim's retry is delayed", kv_str("claim", work->claim->object.meta.name));
         return -1;

@@ -5,6 +5,7 @@
 #include "lib/base/mem.h"
 #include "provisioner/capacity_loop.h"
 #include "provisioner/finalizers.h"
+#include "provisioner/migrate.h"
 #include "provisioner/secrets.h"
 #include "provisioner/select.h"
 
@@ -24,7 +25,7 @@ struct kube_secret *deletion_fetch_secret(struct provisioner *provisioner, const
     return NULL;
 }
 
-static int check_driver(const struct provisioner *provisioner, const struct kube_volume *volume, struct err *err)
+static int check_driver(const struct provisioner *provisioner, struct err *err)
 {
     const struct driver_capabilities *capabilities = &provisioner->config.capabilities;
     if (!capabilities->controller_service)
@@ -35,9 +36,25 @@ static int check_driver(const struct provisioner *provisioner, const struct kube
         return err_set(err, ERR_INVALID,
                        "CSI driver does not support dynamic provisioning: controller CREATE_DELETE_VOLUME capability "
                        "is not reported");
-    if (volume->source != KUBE_SOURCE_CSI || str_empty(volume->csi.handle))
-        return err_set(err, ERR_INVALID, "volume %s is not a CSI volume with a handle", volume->object.meta.name);
     return 0;
+}
+
+/* In the arena; a volume that was written in an in-tree plugin's form is read once more, in full. */
+static const char *handle_of(struct provisioner *provisioner, const struct kube_volume *volume, struct csi_arena *arena,
+                             struct err *err)
+{
+    if (volume->source == KUBE_SOURCE_CSI) {
+        if (!str_empty(volume->csi.handle))
+            return volume->csi.handle;
+        err_set(err, ERR_INVALID, "volume %s has no handle", volume->object.meta.name);
+        return NULL;
+    }
+    json_t *json = NULL;
+    if (kube_get_json(provisioner->client, &kube_kind_volume, NULL, volume->object.meta.name, &json, err) < 0)
+        return NULL;
+    auto_free char *handle = migrate_handle(json, err);
+    json_decref(json);
+    return handle != NULL ? csi_arena_strdup(arena, handle) : NULL;
 }
 
 static int call_driver(struct provisioner *provisioner, const struct kube_volume *volume, struct err *err)
@@ -47,7 +64,10 @@ static int call_driver(struct provisioner *provisioner, const struct kube_volume
     auto_unref struct kube_secret *secret = deletion_fetch_secret(provisioner, volume);
     struct csi_call_options options = provisioner_call_options(provisioner);
     Csi__V1__DeleteVolumeRequest request = CSI__V1__DELETE_VOLUME_REQUEST__INIT;
-    request.volume_id = csi_arena_strdup(&arena, volume->csi.handle);
+    const char *handle = handle_of(provisioner, volume, &arena, err);
+    if (handle == NULL)
+        return -1;
+    request.volume_id = csi_arena_strdup(&arena, handle);
     for (uint32_t i = 0; secret != NULL && i < secret->data.len; i++)
         CSI_MAP_ADD(&arena, &request, secrets, secret->data.items[i].key, secret->data.items[i].value);
     return csi_delete_volume(provisioner->driver, &request, &reply, &options, err);
@@ -81,7 +101,7 @@ int delete_volume(struct provisioner *provisioner, const struct kube_volume *vol
         return 0;
     if (provisioner->leader != NULL && !kube_leader_valid(provisioner->leader))
         return err_set(err, ERR_CANCELLED, "it is not certain that this process still leads");
-    if (check_driver(provisioner, live, err) < 0 ||
+    if (check_driver(provisioner, err) < 0 ||
         (provisioner->config.capabilities.publish_unpublish_volume &&
          deletion_check_attachments(&provisioner->lookup, live, err) < 0) ||
         call_driver(provisioner, live, err) < 0 || delete_object(provisioner, live, err) < 0)

@@ -85,6 +85,13 @@ int protect_source(struct provisioner *provisioner, const struct provision_reque
     return 0;
 }
 
+/* Before the first list is complete nobody knows who waits for what. */
+static bool claims_are_known(const struct provisioner *provisioner)
+{
+    const struct kube_reflector *claims = provisioner->informers.reflectors[INFORMER_CLAIMS];
+    return claims != NULL && kube_reflector_synced(claims);
+}
+
 /* Claims that wait for this source, but for the one of that uid. */
 static size_t waiting_claims(struct provisioner *provisioner, const char *kind, const char *namespace_,
                              const char *name, const char *except_uid)
@@ -141,6 +148,8 @@ static int release_claim(void *arg, const char *key)
     struct provisioner *provisioner = protector->provisioner;
     auto_unref struct kube_object *claim = kube_store_get_key(provisioner->informers.stores[INFORMER_CLAIMS], key);
     auto_err struct err err = {0};
+    if (!claims_are_known(provisioner))
+        return -1;
     if (claim == NULL || !must_be_looked_at(claim) ||
         waiting_claims(provisioner, "claim", claim->meta.namespace_, claim->meta.name, NULL) > 0)
         return 0;
@@ -180,7 +189,8 @@ static void *sweep_main(void *arg)
     struct protector *protector = arg;
     struct provisioner *provisioner = protector->provisioner;
     while (!stop_sleep(provisioner->stop, provisioner->clock, provisioner->options->snapshot_sweep_interval))
-        sweep(provisioner);
+        if (claims_are_known(provisioner))
+            sweep(provisioner);
     return NULL;
 }
 
