@@ -85,13 +85,6 @@ int protect_source(struct provisioner *provisioner, const struct provision_reque
     return 0;
 }
 
-/* Before the first list is complete nobody knows who waits for what. */
-static bool claims_are_known(const struct provisioner *provisioner)
-{
-    const struct kube_reflector *claims = provisioner->informers.reflectors[INFORMER_CLAIMS];
-    return claims != NULL && kube_reflector_synced(claims);
-}
-
 /* Claims that wait for this source, but for the one of that uid. */
 static size_t waiting_claims(struct provisioner *provisioner, const char *kind, const char *namespace_,
                              const char *name, const char *except_uid)
@@ -148,8 +141,6 @@ static int release_claim(void *arg, const char *key)
     struct provisioner *provisioner = protector->provisioner;
     auto_unref struct kube_object *claim = kube_store_get_key(provisioner->informers.stores[INFORMER_CLAIMS], key);
     auto_err struct err err = {0};
-    if (!claims_are_known(provisioner))
-        return -1;
     if (claim == NULL || !must_be_looked_at(claim) ||
         waiting_claims(provisioner, "claim", claim->meta.namespace_, claim->meta.name, NULL) > 0)
         return 0;
@@ -189,30 +180,34 @@ static void *sweep_main(void *arg)
     struct protector *protector = arg;
     struct provisioner *provisioner = protector->provisioner;
     while (!stop_sleep(provisioner->stop, provisioner->clock, provisioner->options->snapshot_sweep_interval))
-        if (claims_are_known(provisioner))
-            sweep(provisioner);
+        sweep(provisioner);
     return NULL;
 }
 
-struct protector *protect_start(struct provisioner *provisioner)
+struct protector *protect_new(struct provisioner *provisioner)
 {
+    const struct options *options = provisioner->options;
     struct protector *protector = mem_new(struct protector);
     protector->provisioner = provisioner;
-    if (provisioner->config.capabilities.clone_volume) {
-        protector->queue =
-            telemetry_queue_new(&provisioner->telemetry,
-                                &(struct kube_queue_options){.name = "cloning-protection",
-                                                             .base_delay = provisioner->options->retry_interval_start,
-                                                             .max_delay = provisioner->options->retry_interval_max});
+    if (provisioner->config.capabilities.clone_volume)
+        protector->queue = telemetry_queue_new(&provisioner->telemetry,
+                                               &(struct kube_queue_options){.name = "cloning-protection",
+                                                                            .base_delay = options->retry_interval_start,
+                                                                            .max_delay = options->retry_interval_max});
+    return protector;
+}
+
+void protect_start(struct protector *protector)
+{
+    struct provisioner *provisioner = protector->provisioner;
+    if (protector->queue != NULL)
         protector->workers =
             kube_workers_start(protector->queue, (size_t)provisioner->options->cloning_protection_threads,
                                "cloning-protect", release_claim, protector);
-    }
     if (provisioner->informers.stores[INFORMER_SNAPSHOTS] != NULL) {
         protector->sweeping = true;
         protector->sweep = thread_start("snapshot-sweep", sweep_main, protector);
     }
-    return protector;
 }
 
 void protect_stop(struct protector *protector)

@@ -18,8 +18,10 @@ int protect_source(struct provisioner *provisioner, const struct provision_reque
 /* After success: off the snapshot, unless another claim still waits for it. Failures are logged. */
 void protect_source_done(struct provisioner *provisioner, const struct provision_request *request);
 
-/* The two controllers. NULL when the driver can do neither. */
-struct protector *protect_start(struct provisioner *provisioner);
+/* The two controllers: made before the stores are filled, so that changes reach them, and started when the stores are
+ * complete: before that nobody knows who waits for what. */
+struct protector *protect_new(struct provisioner *provisioner);
+void protect_start(struct protector *protector);
 void protect_stop(struct protector *protector); /* NULL is fine */
 /* From the claims' listener: must not block. */
 void protect_claim_changed(struct protector *protector, const struct kube_object *old, const struct kube_object *new_);

@@ -161,6 +161,7 @@ static int prepare(struct program *program, struct err *err)
     provisioner->pending = pending_new(provisioner->clock);
     provisioner->intents = intents_start(provisioner);
     provisioner->saver = saver_start(provisioner);
+    provisioner->protector = protect_new(provisioner);
     if (options->node_deployment)
         provisioner->race = node_race_new(provisioner);
     if (options->enable_capacity && !provisioner->config.capabilities.get_capacity)
@@ -190,10 +191,10 @@ static void *resync_main(void *arg)
 static int work(struct program *program, struct err *err)
 {
     struct provisioner *provisioner = &program->provisioner;
-    provisioner->protector = protect_start(provisioner);
     if (informers_start(provisioner, err) < 0 || intents_load(provisioner, err) < 0 ||
         (provisioner->capacity != NULL && capacity_start(provisioner->capacity, err) < 0))
         return -1;
+    protect_start(provisioner->protector);
     size_t threads = (size_t)provisioner->options->worker_threads;
     program->claim_workers = kube_workers_start(provisioner->claims, threads, "claims", claims_work, provisioner);
     program->volume_workers = kube_workers_start(provisioner->volumes, threads, "volumes", volumes_work, provisioner);
