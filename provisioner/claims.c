@@ -213,6 +213,9 @@ static int work_on_claim(struct work *work, enum existence exists)
     auto_err struct err err = {0};
     switch (claim_select(&provisioner->config, &provisioner->lookup, work->claim, exists != EXISTS_NOT, &work->class_,
                          &err)) {
+    case CLAIM_STOP:
+        count(work, work->claim, false);
+        return without_request(work, exists);
     case CLAIM_DROP:
         return without_request(work, exists);
     case CLAIM_CLASS_ERROR:
@@ -228,6 +231,7 @@ static int work_on_claim(struct work *work, enum existence exists)
     if (translate_class(work, &err) < 0)
         return -1;
     if (pending_is_delayed(provisioner->pending, work->uid, work->class_->object.meta.uid)) {
+        count(work, work->claim, false);
         log_v(3, "The claim's retry is delayed", kv_str("claim", work->claim->object.meta.name));
         return -1;
     }

@@ -10,8 +10,6 @@
 #include "provisioner/select.h"
 #include "provisioner/source.h"
 
-#include <malloc.h>
-
 /* ---- what is kept ---------------------------------------------------------------------------------------------------
  */
 
@@ -230,7 +228,6 @@ int informers_start(struct provisioner *provisioner, struct err *err)
         if (informers->reflectors[i] != NULL &&
             kube_reflector_wait_synced(informers->reflectors[i], provisioner->stop, err) < 0)
             return err_wrap(err, "wait for the first list of %s", kind_of((enum informer)i)->plural);
-    malloc_trim(0); /* lists of other drivers' objects leave a large empty heap behind */
     return 0;
 }
 

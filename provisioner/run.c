@@ -171,6 +171,13 @@ static int prepare(struct program *program, struct err *err)
     return informers_prepare(provisioner, err);
 }
 
+static void give_memory_back(void)
+{
+#ifndef __SANITIZE_ADDRESS__ /* there the C library's own heap is never set up */
+    malloc_trim(0);
+#endif
+}
+
 /* A burst of claims leaves a heap of holes behind: given back once it is quiet. */
 static void *resync_main(void *arg)
 {
@@ -178,7 +185,7 @@ static void *resync_main(void *arg)
     int64_t next = clock_mono(provisioner->clock) + RESYNC_INTERVAL;
     while (!stop_sleep(provisioner->stop, provisioner->clock, TRIM_INTERVAL)) {
         if (kube_queue_len(provisioner->claims) == 0 && kube_queue_len(provisioner->volumes) == 0)
-            malloc_trim(0);
+            give_memory_back();
         if (clock_mono(provisioner->clock) < next)
             continue;
         next += RESYNC_INTERVAL;

@@ -44,7 +44,7 @@ enum claim_action claim_select(const struct provision_config *config, const stru
     if (str_eq(found->binding_mode, "WaitForFirstConsumer") && str_empty(node))
         return CLAIM_DROP;
     if (volume_exists || !is_known(config, found->provisioner))
-        return CLAIM_DROP;
+        return CLAIM_STOP;
     *class_ = mem_take(found);
     return CLAIM_PROVISION;
 }

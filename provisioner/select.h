@@ -9,7 +9,13 @@
  * this driver (GA annotation hides the beta one), or migrated to it. */
 bool claim_is_for_us(const struct provision_config *config, const struct kube_claim *claim);
 
-enum claim_action { CLAIM_DROP, CLAIM_PROVISION, CLAIM_CLASS_ERROR };
+enum claim_action {
+    CLAIM_DROP, /* nothing to do for this claim, or not yet */
+    CLAIM_STOP, /* the same, found late: its volume exists, or the class is somebody else's. Counted as a failed try, as
+                   csi-provisioner does */
+    CLAIM_PROVISION,
+    CLAIM_CLASS_ERROR,
+};
 /* The rules in their order up to the start of provisioning. CLAIM_CLASS_ERROR (err filled): the class is missing,
  * retry. On CLAIM_PROVISION *class_ holds a reference. `volume_exists`: a volume of the claim's name is known already.
  */

@@ -56,8 +56,8 @@ static void test_selection(void **state)
         enum claim_action action;
     } table[] = {
         {GA ": 'd'", "'storageClassName': 'fast'", "'provisioner': 'd'", false, CLAIM_PROVISION},
-        {GA ": 'd'", "'storageClassName': 'fast'", "'provisioner': 'd'", true, CLAIM_DROP},
-        {GA ": 'd'", "'storageClassName': 'fast'", "'provisioner': 'other'", false, CLAIM_DROP},
+        {GA ": 'd'", "'storageClassName': 'fast'", "'provisioner': 'd'", true, CLAIM_STOP},
+        {GA ": 'd'", "'storageClassName': 'fast'", "'provisioner': 'other'", false, CLAIM_STOP},
         {GA ": 'd'", "'storageClassName': 'fast'", NULL, false, CLAIM_CLASS_ERROR},
         {GA ": 'd'", "", "'provisioner': 'd'", false, CLAIM_CLASS_ERROR},
         {GA ": 'd', 'volume.beta.kubernetes.io/storage-class': 'fast'", "'storageClassName': 'no'",
