@@ -210,7 +210,8 @@ static int selected_term(const struct provision_config *config, const struct pro
     if (lookup->csi_node(lookup->arg, name, csi_node, err) < 0 || lookup->node(lookup->arg, name, &node, err) < 0) {
         /* a node that is gone will not come back for this pod: let the scheduler choose another */
         *state = err_is(err, ERR_NOT_FOUND) ? PROVISION_RESCHEDULE : PROVISION_NO_CHANGE;
-        return err_wrap(err, "error getting the selected node \"%s\"", name);
+        err_wrap(err, "error getting the selected node \"%s\"", name);
+        return -1;
     }
     *keys = driver_keys(config, *csi_node);
     if (*keys == NULL || (*keys)->len == 0)
