@@ -74,6 +74,12 @@ bool fs_is_resent(const struct fs_worker *worker)
     return (header->unique & RESENT) != 0;
 }
 
+uint64_t fs_call_number(const struct fs_worker *worker)
+{
+    const struct fuse_in_header *header = (const struct fuse_in_header *)(const void *)worker->buffer;
+    return header->unique & ~RESENT;
+}
+
 unsigned char *fs_scratch(const struct fs_worker *worker)
 {
     return worker->buffer + FS_HEADER_ROOM;

@@ -46,6 +46,7 @@ static inline struct volume *fs_volume(fuse_req_t req)
 /* The call as the kernel sent it, for what libfuse does not hand on. */
 const void *fs_raw_argument(const struct fs_worker *worker);
 bool fs_is_resent(const struct fs_worker *worker);
+uint64_t fs_call_number(const struct fs_worker *worker); /* the same when it comes again */
 /* FS_MAX_IO bytes for an answer. The call's own data (write, setxattr) may not be needed any more. */
 unsigned char *fs_scratch(const struct fs_worker *worker);
 
@@ -87,6 +88,8 @@ void fs_copy_file_range(fuse_req_t req, fuse_ino_t from, off_t from_offset, stru
                         fuse_ino_t to, off_t to_offset, struct fuse_file_info *to_fi, size_t length, int flags);
 void fs_lseek(fuse_req_t req, fuse_ino_t node_id, off_t offset, int whence, struct fuse_file_info *fi);
 int fs_truncate(struct fs_worker *worker, uint64_t node_id, int64_t size, bool kill_suid);
+/* The directory's descriptor, made when it is first needed; node->lock held. Borrowed from the node, or -errno. */
+int fs_open_directory(struct volume *volume, struct node *node);
 void fs_opendir(fuse_req_t req, fuse_ino_t node_id, struct fuse_file_info *fi);
 void fs_readdir(fuse_req_t req, fuse_ino_t node_id, size_t size, off_t offset, struct fuse_file_info *fi);
 void fs_readdirplus(fuse_req_t req, fuse_ino_t node_id, size_t size, off_t offset, struct fuse_file_info *fi);

@@ -12,22 +12,7 @@
 /* The scratch space: first what the file system gave, then the answer. */
 #define RAW_SIZE ((size_t)32 * 1024)
 
-void fs_opendir(fuse_req_t req, fuse_ino_t node_id, struct fuse_file_info *fi)
-{
-    struct volume *volume = fs_volume(req);
-    struct node *node = node_get(&volume->nodes, node_id);
-    node_opened(&volume->nodes, node);
-    node_put(&volume->nodes, node);
-    if (fuse_reply_open(req, fi) == -ENOENT) {
-        node = node_find(&volume->nodes, node_id);
-        if (node != NULL)
-            node_released(&volume->nodes, node);
-        node_put(&volume->nodes, node);
-    }
-}
-
-/* The directory's descriptor, made when it is first used; node->lock held. */
-static int directory_fd(struct volume *volume, struct node *node)
+int fs_open_directory(struct volume *volume, struct node *node)
 {
     if (node->dir_fd < 0) {
         int fd = volume_open_node(volume, node->id, O_RDONLY | O_DIRECTORY);
@@ -39,12 +24,34 @@ static int directory_fd(struct volume *volume, struct node *node)
     return node->dir_fd;
 }
 
+void fs_opendir(fuse_req_t req, fuse_ino_t node_id, struct fuse_file_info *fi)
+{
+    struct volume *volume = fs_volume(req);
+    struct node *node = node_get(&volume->nodes, node_id);
+    pthread_mutex_lock(&node->lock);
+    int fd = fs_open_directory(volume, node); /* now, since it may be removed while it is open */
+    pthread_mutex_unlock(&node->lock);
+    if (fd >= 0)
+        node_opened(&volume->nodes, node);
+    node_put(&volume->nodes, node);
+    if (fd < 0) {
+        fuse_reply_err(req, -fd);
+        return;
+    }
+    if (fuse_reply_open(req, fi) == -ENOENT) {
+        node = node_find(&volume->nodes, node_id);
+        if (node != NULL)
+            node_released(&volume->nodes, node);
+        node_put(&volume->nodes, node);
+    }
+}
+
 /* What comes after `offset`, in the kernel's form. */
 static ssize_t read_raw(struct volume *volume, struct node *node, off_t offset, unsigned char *raw, size_t size)
 {
     ssize_t length = -ESTALE;
     pthread_mutex_lock(&node->lock);
-    int fd = directory_fd(volume, node);
+    int fd = fs_open_directory(volume, node);
     if (fd < 0) {
         length = fd;
     } else {

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -55,6 +56,7 @@ static void forget(const struct fs_worker *worker, uint64_t node_id, uint64_t lo
     struct node *node = node_find(&volume->nodes, node_id);
     if (node != NULL) {
         bool orphan = node_is_orphan(&volume->nodes, node);
+        node_forgotten(&volume->nodes, node);
         node_put(&volume->nodes, node);
         if (orphan)
             fs_reap_orphan(worker, node_id);
@@ -149,9 +151,13 @@ static int take_name(struct fs_worker *worker, fuse_ino_t parent, const char *na
         return 0;
     if (result < 0)
         return result;
+    if (is_directory) /* somebody may be in it, who can ask about it also when it is gone */
+        fs_open_directory(volume, victim.node);
     account_enter(&volume->account, false);
     if (unlinkat(directory.fd, name, is_directory ? AT_REMOVEDIR : 0) != 0)
         result = -errno;
+    else if (is_directory)
+        node_used(&volume->nodes, victim.node);
     victim_settle(volume, &victim, result == 0);
     account_settle(&volume->account, 0, volume_directory_growth(&directory));
     account_leave(&volume->account);
@@ -181,6 +187,21 @@ struct renaming {
 static bool is_there(const struct volume_directory *directory, const char *name, struct stat *st)
 {
     return fstatat(directory->fd, name, st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* An exchange that is done twice is undone: so it is written down before, and one that comes again is compared. */
+static bool was_exchanged(struct fs_worker *worker, const struct renaming *renaming, const struct stat *from,
+                          const struct stat *to)
+{
+    struct volume_exchange now = {.call = fs_call_number(worker), .from = from->st_ino, .to = to->st_ino};
+    struct volume_exchange *record = volume_exchange_record(worker->volume, now.call);
+    if ((renaming->flags & RENAME_EXCHANGE) == 0 || record == NULL)
+        return false;
+    if (fs_is_resent(worker) && record->call == now.call && record->from == now.to && record->to == now.from)
+        return true;
+    *record = now;
+    atomic_thread_fence(memory_order_seq_cst);
+    return false;
 }
 
 /* A plain rename that comes again and finds its source gone has been done. */
@@ -220,6 +241,8 @@ static int rename_name(struct fs_worker *worker, const struct renaming *renaming
         return 0;
     if (!is_there(&renaming->from, renaming->name, &from))
         return -errno;
+    if (replaces && was_exchanged(worker, renaming, &from, &to))
+        return 0;
     /* two names of one file: rename does nothing then */
     bool same = replaces && from.st_ino == to.st_ino;
     if (replaces && !same && renaming->flags == 0) {

@@ -149,7 +149,6 @@ bool node_is_open(struct node_table *table, const struct node *node)
 void node_forgotten(struct node_table *table, struct node *node)
 {
     pthread_mutex_lock(&table->lock);
-    node->opens = 0;
     node->opened_earlier = false;
     pthread_mutex_unlock(&table->lock);
 }

@@ -16,7 +16,8 @@ struct node {
     struct node *next;    /* chain; table's lock */
     uint32_t references;  /* table's lock */
     uint32_t opens;       /* table's lock: open handles that this process has seen */
-    bool opened_earlier;  /* table's lock: used through a handle that another process opened */
+    bool opened_earlier;  /* table's lock: used through a handle that another process opened, or a removed directory:
+                           * stays  until the kernel forgets it */
     bool orphan;          /* table's lock: unlinked, with a name in orphans/ until the kernel forgets it */
     pthread_mutex_t lock; /* serialises what may allocate, and the making of the descriptors */
     int data_fd;          /* of a regular file, shared by all who have it open; -1 = none yet */
@@ -43,7 +44,8 @@ void node_put(struct node_table *table, struct node *node); /* NULL is fine */
 /* One more, one less open handle. */
 void node_opened(struct node_table *table, struct node *node);
 void node_released(struct node_table *table, struct node *node);
-/* The kernel forgot it: no handle is left. */
+/* The kernel forgot it (or it is gone): nothing of a predecessor's handles is left. Those this process has seen are
+ * counted on. */
 void node_forgotten(struct node_table *table, struct node *node);
 /* A call came through a handle: if this process has not seen it opened, a predecessor has. */
 void node_used(struct node_table *table, struct node *node);

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define LOCK_PATIENCE (10 * CLOCK_SECOND)
@@ -60,6 +61,30 @@ static int open_directories(struct volume *volume, const struct volume_options *
     return 0;
 }
 
+static int open_exchanges(struct volume *volume, bool keep, struct err *err)
+{
+    const size_t size = VOLUME_EXCHANGES * sizeof(struct volume_exchange);
+    if (volume->read_only)
+        return 0;
+    auto_close int fd = openat(volume->lock_fd, "exchanges", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_set_errno(err, errno, "opening the record of exchanges");
+    /* what an earlier mount wrote means nothing now: numbers of calls begin anew */
+    if ((!keep && ftruncate(fd, 0) != 0) || posix_fallocate(fd, 0, (off_t)size) != 0)
+        return err_set_errno(err, errno, "making the record of exchanges");
+    void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED)
+        return err_set_errno(err, errno, "mapping the record of exchanges");
+    volume->exchanges = map;
+    return 0;
+}
+
+struct volume_exchange *volume_exchange_record(struct volume *volume, uint64_t call)
+{
+    /* numbers grow by two; so many calls apart they are not under way together */
+    return volume->exchanges == NULL ? NULL : &volume->exchanges[call / 2 % VOLUME_EXCHANGES];
+}
+
 /* Names in orphans/ are node ids. With `keep` they become nodes, otherwise they go. */
 static int load_orphans(struct volume *volume, bool keep, struct err *err)
 {
@@ -98,7 +123,8 @@ int volume_open(struct volume *volume, const struct volume_options *options, str
                               .orphans_fd = -1};
     node_table_init(&volume->nodes);
     account_init(&volume->account, options->limit, options->inode_limit, 0, 0);
-    if (open_directories(volume, options, err) < 0 || load_orphans(volume, options->reattach, err) < 0)
+    if (open_directories(volume, options, err) < 0 || load_orphans(volume, options->reattach, err) < 0 ||
+        open_exchanges(volume, options->reattach, err) < 0)
         return -1;
     volume->handles = handles_new(volume->data_fd, err);
     if (volume->handles == NULL)
@@ -115,6 +141,8 @@ int volume_open(struct volume *volume, const struct volume_options *options, str
 
 void volume_close(struct volume *volume)
 {
+    if (volume->exchanges != NULL)
+        munmap(volume->exchanges, VOLUME_EXCHANGES * sizeof(struct volume_exchange));
     node_table_destroy(&volume->nodes);
     handles_free(volume->handles);
     account_destroy(&volume->account);

@@ -18,6 +18,11 @@ struct volume_options {
     bool read_only;
     bool reattach; /* somebody served this mount before: open files, orphans and node ids are his */
 };
+/* An exchange of two names that was begun: the inodes they had before. */
+struct volume_exchange {
+    uint64_t call, from, to;
+};
+#define VOLUME_EXCHANGES 128
 struct volume {
     struct clock *clock;
     bool read_only;
@@ -27,6 +32,7 @@ struct volume {
     int orphans_fd; /* -1: none, on a read-only file system */
     dev_t device;
     struct handles *handles;
+    struct volume_exchange *exchanges; /* in a file, so that it outlives the process; NULL on a read-only one */
     struct account account;
     struct node_table nodes;
     int64_t recount_cost, recounted_at;
@@ -60,6 +66,8 @@ bool volume_must_keep(struct volume *volume, const struct node *node, const stru
 void volume_remove_orphan(struct volume *volume, uint64_t node_id);
 /* The node ids of all orphans; owned by the caller. */
 uint64_t *volume_list_orphans(struct volume *volume, size_t *count);
+/* Where an exchange is written down before it is done. NULL when nothing can be changed. */
+struct volume_exchange *volume_exchange_record(struct volume *volume, uint64_t call);
 
 /* A directory of the volume, for the time of one call. */
 struct volume_directory {

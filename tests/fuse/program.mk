@@ -1,0 +1,1 @@
+$(eval $(call program,fuse-posix,tests/fuse/posix,base,))
