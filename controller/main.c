@@ -189,7 +189,7 @@ static void end(struct program *program)
 
 int main(int argc, char **argv)
 {
-    thread_limit_arenas();
+    thread_limit_memory(argv);
     struct program program = {0};
     switch (flag_parse(&controller_flags, argc, argv, &program.options, NULL)) {
     case FLAG_OK:

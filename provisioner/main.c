@@ -39,7 +39,7 @@ static int run(const struct options *options)
 int main(int argc, char **argv)
 {
     static struct options options;
-    thread_limit_arenas();
+    thread_limit_memory(argv);
     int status = 0;
     switch (flag_parse(&options_program, argc, argv, &options, NULL)) {
     case FLAG_OK:

@@ -1,157 +1,162 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "drivers/hostpath/driver.h"
+#include "drivers/hostpath/capacity.h"
+#include "drivers/hostpath/telemetry.h"
+#include "drivers/hostpath/usage.h"
 
-#include "lib/base/flag.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
-#include "lib/base/stop.h"
 #include "lib/csi/client.h"
 
 #include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #define STOP_GRACE (10 * CLOCK_SECOND)
 
-struct options {
-    const char *endpoint, *driver_name, *node_id, *state_directory;
-    const char *registration_directory, *kubelet_path;
-    const char *default_backend;
-    int64_t max_volumes_per_node, max_volume_size;
-    bool topology;
-    struct flag_log log;
+static const struct csi_handlers *const handlers[] = {
+    &hostpath_identity_handlers, &hostpath_create_handlers,   &hostpath_controller_handlers, &hostpath_attach_handlers,
+    &hostpath_expand_handlers,   &hostpath_snapshot_handlers, &hostpath_group_handlers,      &hostpath_stage_handlers,
+    &hostpath_publish_handlers,  &hostpath_node_handlers,
 };
 
-#define FIELD(name) offsetof(struct options, name)
-static const struct flag flags[] = {
-    {.name = "endpoint",
-     .type = FLAG_STRING,
-     .default_value = "unix:///tmp/csi.sock",
-     .group = "Driver",
-     .help = "Socket to listen on.",
-     .offset = FIELD(endpoint)},
-    {.name = "drivername",
-     .type = FLAG_STRING,
-     .default_value = "hostpath.csi.berth",
-     .group = "Driver",
-     .help = "Name of the driver.",
-     .offset = FIELD(driver_name)},
-    {.name = "nodeid",
-     .type = FLAG_STRING,
-     .group = "Driver",
-     .help = "Id of this node; required.",
-     .offset = FIELD(node_id)},
-    {.name = "statedir",
-     .type = FLAG_STRING,
-     .default_value = "/csi-data-dir",
-     .group = "Driver",
-     .help = "Directory of the volumes and of what the driver knows about them.",
-     .offset = FIELD(state_directory)},
-    {.name = "default-backend",
-     .type = FLAG_STRING,
-     .default_value = "plain",
-     .group = "Volumes",
-     .help = "Backend of volumes whose class has no parameter \"backend\".",
-     .offset = FIELD(default_backend)},
-    {.name = "maxvolumespernode",
-     .type = FLAG_INT,
-     .default_value = "0",
-     .group = "Volumes",
-     .help = "Limit of volumes on this node; 0 = none.",
-     .offset = FIELD(max_volumes_per_node)},
-    {.name = "max-volume-size",
-     .type = FLAG_INT,
-     .default_value = "1099511627776",
-     .group = "Volumes",
-     .help = "Largest volume, in bytes.",
-     .offset = FIELD(max_volume_size)},
-    {.name = "enable-topology",
-     .type = FLAG_BOOL,
-     .default_value = "true",
-     .group = "Volumes",
-     .help = "Say that volumes are accessible from this node only.",
-     .offset = FIELD(topology)},
-    {.name = "registration-dir",
-     .type = FLAG_STRING,
-     .group = "Kubelet",
-     .help = "Kubelet's plugins_registry directory; empty = no registration. Takes the place of node-driver-registrar.",
-     .offset = FIELD(registration_directory)},
-    {.name = "kubelet-registration-path",
-     .type = FLAG_STRING,
-     .group = "Kubelet",
-     .help = "Path of the socket as kubelet sees it; empty = that of --endpoint.",
-     .offset = FIELD(kubelet_path)},
-    LOG_FLAGS(struct options, log),
+struct program {
+    const struct hostpath_flags *flags;
+    struct stop *stop;
+    struct hostpath driver;
+    struct telemetry *telemetry;
+    struct csi_server *server;
+    struct csi_registration *registration;
 };
-static const struct flag_program program = {.name = "berth-hostpath",
-                                            .summary = "CSI driver for volumes in a directory of the node.",
-                                            .usage = "[flags]",
-                                            .flags = flags,
-                                            .count = ARRAY_LEN(flags)};
 
-static int configure(const struct options *options, struct hostpath *driver, struct err *err)
+/* Kubelet does not want us: a new start tries again. */
+static void on_registration(void *arg, bool registered, const char *error)
 {
-    if (str_empty(options->node_id))
-        return err_set(err, ERR_INVALID, "--nodeid is required");
-    driver->options = (struct hostpath_options){.name = options->driver_name,
-                                                .node_id = options->node_id,
-                                                .max_volume_size = options->max_volume_size,
-                                                .max_volumes_per_node = options->max_volumes_per_node,
-                                                .topology = options->topology};
-    if (!volume_backend_parse(options->default_backend, &driver->options.default_backend))
-        return err_set(err, ERR_INVALID, "--default-backend=%s is unknown (fuse, loop or plain)",
-                       options->default_backend);
-    return 0;
+    const struct program *program = arg;
+    (void)error;
+    if (!registered)
+        stop_request(program->stop);
 }
 
-static int serve(const struct options *options, struct hostpath *driver, struct stop *stop, struct err *err)
+static int add_registration(struct program *program, struct err *err)
 {
-    struct csi_server_options server_options = {.endpoint = options->endpoint};
-    struct csi_server *server = csi_server_new(&server_options, err);
-    struct csi_registration *registration = NULL;
-    if (server == NULL)
+    const struct hostpath_flags *flags = program->flags;
+    if (str_empty(flags->registration_directory))
+        return 0;
+    auto_free char *own_path = csi_address_path(flags->endpoint, err);
+    if (own_path == NULL)
         return -1;
-    csi_server_add(server, &hostpath_identity_handlers, driver);
-    csi_server_add(server, &hostpath_controller_handlers, driver);
-    csi_server_add(server, &hostpath_node_handlers, driver);
-    int result = 0;
-    if (!str_empty(options->registration_directory)) {
-        auto_free char *own_path = csi_address_path(options->endpoint, err);
-        struct csi_registration_options registration_options = {
-            .registry_dir = options->registration_directory,
-            .driver_name = options->driver_name,
-            .kubelet_endpoint = str_empty(options->kubelet_path) ? own_path : options->kubelet_path};
-        registration = csi_registration_new(server, &registration_options, err);
-        result = registration != NULL ? 0 : -1;
+    const struct csi_registration_options options = {
+        .registry_dir = flags->registration_directory,
+        .driver_name = flags->driver_name,
+        .kubelet_endpoint = str_empty(flags->kubelet_path) ? own_path : flags->kubelet_path,
+        .on_status = on_registration,
+        .arg = program};
+    program->registration = csi_registration_new(program->server, &options, err);
+    return program->registration != NULL ? 0 : -1;
+}
+
+static int serve(struct program *program, struct err *err)
+{
+    const struct csi_server_options options = {
+        .endpoint = program->flags->endpoint, .on_finished = telemetry_call_finished, .arg = program->telemetry};
+    program->server = csi_server_new(&options, err);
+    if (program->server == NULL)
+        return -1;
+    for (size_t i = 0; i < ARRAY_LEN(handlers); i++)
+        csi_server_add(program->server, handlers[i], &program->driver);
+    if (add_registration(program, err) < 0 || csi_server_start(program->server, err) < 0)
+        return -1;
+    log_info("Listening", kv_str("endpoint", program->flags->endpoint), kv_str("driver", program->flags->driver_name),
+             kv_str("backend", volume_backend_name(program->driver.options.default_backend)),
+             kv_str("version", berth_version()));
+    stop_wait_until(program->stop, program->driver.clock, CLOCK_NEVER);
+    /* copies end now; what they have made so far goes at the next start */
+    jobs_stop(program->driver.jobs);
+    return csi_server_stop(program->server, STOP_GRACE, err);
+}
+
+static int empty_trash(void *state, struct stop *stop, struct err *err)
+{
+    (void)stop;
+    return state_empty_trash(state, err);
+}
+
+static void make_holder_client(struct program *program, bool fuse_present)
+{
+    const struct hostpath_flags *flags = program->flags;
+    const struct holder_client_options options = {
+        .socket = flags->holder_socket,
+        .holder_program = str_empty(flags->holder_program) ? NULL : flags->holder_program,
+        .fuse_program = str_empty(flags->fuse_program) ? NULL : flags->fuse_program};
+    if (fuse_present)
+        program->driver.holder = holder_client_new(&options);
+}
+
+static int open_driver(struct program *program, struct err *err)
+{
+    struct hostpath *driver = &program->driver;
+    const bool fuse_present = access("/dev/fuse", F_OK) == 0;
+    *driver = (struct hostpath){.clock = clock_real(), .rng = rng_real()};
+    if (hostpath_options_read(program->flags, fuse_present, &driver->options, err) < 0 ||
+        state_open(program->flags->state_directory, &driver->state, err) < 0)
+        return -1;
+    if (driver->options.fuse_missing)
+        log_warn("This node has no /dev/fuse: volumes without a backend get the fallback",
+                 kv_str("backend", volume_backend_name(driver->options.default_backend)));
+    driver->locks = keylock_new();
+    driver->jobs = jobs_new();
+    driver->capacity = capacity_new();
+    driver->usage = usage_cache_new();
+    make_holder_client(program, fuse_present);
+    hostpath_recover(driver);
+    jobs_start(driver->jobs, "emptying the trash", empty_trash, driver->state);
+    program->telemetry = telemetry_new(driver, program->flags->http_endpoint, err);
+    return program->telemetry != NULL ? 0 : -1;
+}
+
+static void close_driver(struct program *program)
+{
+    struct hostpath *driver = &program->driver;
+    csi_server_free(program->server);
+    csi_registration_free(program->registration);
+    telemetry_free(program->telemetry);
+    jobs_free(driver->jobs);
+    holder_client_free(driver->holder);
+    usage_cache_free(driver->usage);
+    capacity_free(driver->capacity);
+    keylock_free(driver->locks);
+    state_close(driver->state);
+    hostpath_options_free(&driver->options);
+}
+
+/* Deep trees are copied with two descriptors a level. */
+static void raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max < 65536 ? limit.rlim_max : 65536;
+        setrlimit(RLIMIT_NOFILE, &limit);
     }
+}
+
+static int run(const struct hostpath_flags *flags, struct stop *stop, struct err *err)
+{
+    struct program program = {.flags = flags, .stop = stop};
+    int result = open_driver(&program, err);
     if (result == 0)
-        result = csi_server_start(server, err);
-    if (result == 0) {
-        log_info("Listening", kv_str("endpoint", options->endpoint), kv_str("driver", options->driver_name),
-                 kv_str("version", berth_version()));
-        stop_wait_until(stop, driver->clock, CLOCK_NEVER);
-        result = csi_server_stop(server, STOP_GRACE, err);
-    }
-    csi_server_free(server);
-    csi_registration_free(registration);
-    return result;
-}
-
-static int run(const struct options *options, struct stop *stop, struct err *err)
-{
-    struct hostpath driver = {.clock = clock_real(), .rng = rng_real()};
-    if (configure(options, &driver, err) < 0 || state_open(options->state_directory, &driver.state, err) < 0)
-        return -1;
-    driver.locks = keylock_new();
-    int result = serve(options, &driver, stop, err);
-    keylock_free(driver.locks);
-    state_close(driver.state);
+        result = serve(&program, err);
+    /* a thread that hangs in a dead file system may still use it all: the process ends without cleaning up then */
+    if (err_is(err, ERR_TIMEOUT) || (program.driver.locks != NULL && keylock_any_held(program.driver.locks)))
+        return result;
+    close_driver(&program);
     return result;
 }
 
 int main(int argc, char **argv)
 {
-    thread_limit_arenas();
-    struct options options = {0};
-    switch (flag_parse(&program, argc, argv, &options, NULL)) {
+    thread_limit_memory(argv);
+    struct hostpath_flags flags = {0};
+    switch (flag_parse(&hostpath_program, argc, argv, &flags, NULL)) {
     case FLAG_EXIT:
         return 0;
     case FLAG_USAGE:
@@ -160,15 +165,17 @@ int main(int argc, char **argv)
         break;
     }
     auto_err struct err err = {0};
-    if (flag_log_setup(&options.log, &err) < 0) {
+    if (flag_log_setup(&flags.log, &err) < 0) {
         fprintf(stderr, "berth-hostpath: %s\n", err_text(&err));
         return 2;
     }
+    raise_descriptor_limit();
     struct stop *stop = stop_new();
     stop_on_signals(stop);
-    int result = run(&options, stop, &err);
+    int result = run(&flags, stop, &err);
     if (result < 0)
         log_error("Stopped", kv_err(&err));
     stop_free(stop);
+    flag_free(&hostpath_program, &flags);
     return result < 0 ? 1 : 0;
 }

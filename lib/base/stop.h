@@ -39,5 +39,10 @@ pthread_t thread_start_stack(const char *name, size_t stack_size, void *(*fn)(vo
 void thread_join(pthread_t thread);
 /* Call first in main: few malloc arenas (many small threads would else each keep their own heap). */
 void thread_limit_arenas(void);
+/* The same for a daemon that lives long and should stay small: glibc's per-thread caches of memory and of stacks hold
+ * about a megabyte after a burst and can only be switched off from outside, so the program executes itself once more
+ * with GLIBC_TUNABLES set (same pid; nothing happens when the user has set that variable, or where the program's own
+ * file cannot be found). First thing in main. */
+void thread_limit_memory(char **argv);
 
 #endif

@@ -2,10 +2,13 @@
 /* The threads of stop.h. */
 #include "lib/base/mem.h"
 #include "lib/base/stop.h"
+#include "lib/base/str.h"
 
+#include <limits.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifndef __has_feature /* clang's way to tell about sanitizers */
 #define __has_feature(feature) 0
@@ -14,9 +17,13 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || __has_feature(address_sanitizer) ||               \
     __has_feature(thread_sanitizer)
 #define STACK_FACTOR 4
+#define SANITIZED true
 #else
 #define STACK_FACTOR 1
+#define SANITIZED false
 #endif
+#define TUNABLES "GLIBC_TUNABLES"
+#define TUNABLES_OURS "glibc.pthread.stack_cache_size=0:glibc.malloc.tcache_count=0"
 
 struct start {
     char name[16];
@@ -63,8 +70,33 @@ void thread_join(pthread_t thread)
 
 void thread_limit_arenas(void)
 {
-    mallopt(M_ARENA_MAX, 2);
+    mallopt(M_ARENA_MAX, 1);
     /* Setting it also switches off its growing with what was freed: large buffers (a list of all volumes) keep coming
      * from mmap and go back to the system at once. */
     mallopt(M_MMAP_THRESHOLD, 128 * 1024);
+}
+
+/* Under valgrind /proc/self/exe is valgrind's: only a file of the name we were called by is ourselves. */
+static bool is_own_file(const char *argv0)
+{
+    char path[PATH_MAX];
+    ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    if (len <= 0)
+        return false;
+    path[len] = '\0';
+    const char *file = strrchr(path, '/'), *called = strrchr(argv0, '/');
+    return str_eq(file != NULL ? file + 1 : path, called != NULL ? called + 1 : argv0);
+}
+
+void thread_limit_memory(char **argv)
+{
+    const char *tunables = getenv(TUNABLES);
+    if (str_eq(tunables, TUNABLES_OURS))
+        unsetenv(TUNABLES); /* in force for us; programs that we start decide for themselves */
+    else if (tunables == NULL && !SANITIZED && argv[0] != NULL && is_own_file(argv[0]) &&
+             setenv(TUNABLES, TUNABLES_OURS, 1) == 0) {
+        execv("/proc/self/exe", argv);
+        unsetenv(TUNABLES); /* it failed: we are only a little larger */
+    }
+    thread_limit_arenas();
 }

@@ -52,6 +52,7 @@ static void on_stop(void *arg)
 {
     struct kube_client *client = arg;
     kube_io_cancel_all(client->io);
+    kube_io_cancel_all(client->watches);
 }
 
 int kube_client_new(struct kube_config *config, const struct kube_client_options *options, struct kube_client **result,
@@ -66,7 +67,9 @@ int kube_client_new(struct kube_config *config, const struct kube_client_options
     client->request_timeout = options->request_timeout > 0 ? options->request_timeout : DEFAULT_TIMEOUT;
     struct kube_io_options io_options = {
         .user_agent = options->user_agent, .max_connections = options->max_connections, .clock = client->clock};
-    if (kube_io_new(config, &io_options, &client->io, err) != 0) {
+    if (kube_io_new(config, &io_options, &client->io, err) != 0 ||
+        kube_io_new(config, &io_options, &client->watches, err) != 0) {
+        kube_io_free(client->io);
         free(client);
         return -1;
     }
@@ -84,6 +87,7 @@ void kube_client_free(struct kube_client *client)
         return;
     if (client->stop != NULL)
         stop_off(client->stop, on_stop, client);
+    kube_io_free(client->watches);
     kube_io_free(client->io);
     kube_auth_unref(client->auth);
     kube_limiter_destroy(&client->limiter);

@@ -5,14 +5,16 @@
 #include "lib/base/stop.h"
 #include "lib/kube/client_handle.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
-#define DEFAULT_CONNECTIONS 16
+#define DEFAULT_CONNECTIONS 6
 #define IDLE_HANDLES 4 /* kept for reuse; each holds some 5 KiB */
 #define PAUSE_AT ((size_t)1 << 20)
-#define KEPT_BUFFER ((size_t)64 << 10)
+#define KEPT_BUFFER ((size_t)8 << 10)
 #define POLL_LIMIT 600000   /* ms; wake-ups and libcurl's own timers end a poll earlier */
+#define QUIET_TIME 1000     /* ms without anything to do, after which a burst's memory goes back to the system */
 #define SPARE_CONNECTIONS 8 /* watches that libcurl's cache makes room for */
 
 struct call_list {
@@ -30,6 +32,7 @@ struct kube_io {
     size_t short_active; /* active ones that count */
     CURL *idle[IDLE_HANDLES];
     size_t idle_len;
+    bool busy; /* calls ran since memory was given back */
     /* under the mutex */
     pthread_mutex_t mutex;
     pthread_cond_t sleepers;
@@ -206,12 +209,65 @@ static void finish_done(struct kube_io *io)
     }
 }
 
+static bool work_queued(struct kube_io *io)
+{
+    pthread_mutex_lock(&io->mutex);
+    bool queued = io->queue.first != NULL;
+    pthread_mutex_unlock(&io->mutex);
+    return queued;
+}
+
 static bool quit_wanted(struct kube_io *io)
 {
     pthread_mutex_lock(&io->mutex);
     bool quit = io->quit;
     pthread_mutex_unlock(&io->mutex);
     return quit;
+}
+
+/* The multi handle that owns all connections. Only the io thread replaces it, under the mutex, since others wake it. */
+static CURLM *new_multi(const struct kube_io *io)
+{
+    CURLM *multi = curl_multi_init();
+    if (multi == NULL)
+        abort();
+    curl_multi_setopt(multi, CURLMOPT_MAX_HOST_CONNECTIONS, 0L); /* a limit stalls after a GOAWAY */
+    curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, (long)(io->max_connections + SPARE_CONNECTIONS));
+    return multi;
+}
+
+static void drop_idle_handles(struct kube_io *io)
+{
+    while (io->idle_len > 0)
+        curl_easy_cleanup(io->idle[--io->idle_len]);
+}
+
+/* After a burst: each kept TLS connection holds some 60 KiB, each handle its buffers, and the heap the holes of the
+ * replies that were decoded. libcurl cannot close kept connections, so the handle they belong to goes. */
+static void give_memory_back(struct kube_io *io)
+{
+    drop_idle_handles(io);
+    pthread_mutex_lock(&io->mutex);
+    bool quiet = io->queue.first == NULL;
+    CURLM *old = io->multi;
+    if (quiet)
+        io->multi = new_multi(io);
+    pthread_mutex_unlock(&io->mutex);
+    if (quiet)
+        curl_multi_cleanup(old);
+    malloc_trim(0);
+    io->busy = !quiet;
+}
+
+static void wait_for_work(struct kube_io *io)
+{
+    int events = 0;
+    if (io->active.first != NULL)
+        io->busy = true;
+    bool idle = io->busy && io->active.first == NULL;
+    curl_multi_poll(io->multi, NULL, 0, idle ? QUIET_TIME : POLL_LIMIT, &events);
+    if (idle && events == 0 && !work_queued(io))
+        give_memory_back(io);
 }
 
 static void *io_thread(void *arg)
@@ -225,7 +281,7 @@ static void *io_thread(void *arg)
         curl_multi_perform(io->multi, &running);
         finish_done(io);
         start_queued(io); /* in the places that have become free */
-        curl_multi_poll(io->multi, NULL, 0, POLL_LIMIT, NULL);
+        wait_for_work(io);
     }
     return NULL;
 }
@@ -247,11 +303,7 @@ int kube_io_new(const struct kube_config *config, const struct kube_io_options *
     io->target = target;
     io->clock = options->clock;
     io->max_connections = options->max_connections != 0 ? options->max_connections : DEFAULT_CONNECTIONS;
-    io->multi = curl_multi_init();
-    if (io->multi == NULL)
-        abort();
-    curl_multi_setopt(io->multi, CURLMOPT_MAX_HOST_CONNECTIONS, 0L); /* a limit stalls after a GOAWAY */
-    curl_multi_setopt(io->multi, CURLMOPT_MAXCONNECTS, (long)(io->max_connections + SPARE_CONNECTIONS));
+    io->multi = new_multi(io);
     pthread_mutex_init(&io->mutex, NULL);
     clock_cond_init(&io->sleepers);
     io->thread = thread_start("kube-io", io_thread, io);
@@ -265,11 +317,10 @@ void kube_io_free(struct kube_io *io)
         return;
     pthread_mutex_lock(&io->mutex);
     io->quit = true;
-    pthread_mutex_unlock(&io->mutex);
     curl_multi_wakeup(io->multi);
+    pthread_mutex_unlock(&io->mutex);
     thread_join(io->thread);
-    for (size_t i = 0; i < io->idle_len; i++)
-        curl_easy_cleanup(io->idle[i]);
+    drop_idle_handles(io);
     curl_multi_cleanup(io->multi);
     kube_target_clear(&io->target);
     pthread_cond_destroy(&io->sleepers);
@@ -288,8 +339,8 @@ void kube_io_cancel_all(struct kube_io *io)
         pthread_cond_broadcast(&call->cond);
     }
     io->cancels++;
-    pthread_mutex_unlock(&io->mutex);
     curl_multi_wakeup(io->multi);
+    pthread_mutex_unlock(&io->mutex);
 }
 
 bool kube_io_cancelled(struct kube_io *io)
@@ -337,8 +388,8 @@ struct kube_call *kube_call_start(struct kube_io *io, const struct kube_call_opt
         io->all->all_previous = call;
     io->all = call;
     call->cancel = io->cancelled;
-    pthread_mutex_unlock(&io->mutex);
     curl_multi_wakeup(io->multi);
+    pthread_mutex_unlock(&io->mutex);
     return call;
 }
 
@@ -417,11 +468,11 @@ void kube_call_read(struct kube_call *call, struct str *to)
         str_reset(&call->buffer);
     }
     bool resume = call->paused;
-    if (resume)
+    if (resume) {
         call->io->resumes++;
-    pthread_mutex_unlock(&call->io->mutex);
-    if (resume)
         curl_multi_wakeup(call->io->multi);
+    }
+    pthread_mutex_unlock(&call->io->mutex);
 }
 
 static void cancel_locked(struct kube_call *call)
@@ -437,8 +488,8 @@ void kube_call_cancel(struct kube_call *call)
 {
     pthread_mutex_lock(&call->io->mutex);
     cancel_locked(call);
-    pthread_mutex_unlock(&call->io->mutex);
     curl_multi_wakeup(call->io->multi);
+    pthread_mutex_unlock(&call->io->mutex);
 }
 
 /* With the mutex held: cancels, and waits until the io thread has let go of the call, which it does at once. */

@@ -23,7 +23,8 @@ struct kube_client {
     struct clock *clock;
     struct rng *rng;
     struct stop *stop;
-    struct kube_io *io;
+    struct kube_io *io;      /* short requests and lists: its connections are closed when it is quiet */
+    struct kube_io *watches; /* watches, each with a connection of its own */
     int64_t request_timeout;
     struct kube_limiter limiter;
     pthread_mutex_t auth_mutex;

@@ -216,7 +216,7 @@ static enum verdict try_once(struct progress *progress, struct kube_reply *reply
         .buffer_limit = run->stream ? STREAM_LIMIT : KUBE_REPLY_LIMIT,
     };
     log_body(run, "API request body", run->body, run->body != NULL ? strlen(run->body) : 0);
-    struct kube_call *call = kube_call_start(client->io, &options);
+    struct kube_call *call = kube_call_start(run->watch ? client->watches : client->io, &options);
     enum verdict verdict = receive(progress, call, reply, err);
     log_end(progress, started, reply->status, reply->status == 0 ? err_text(err) : NULL);
     log_body(run, "API reply body", str_text(&reply->body), reply->body.len);

@@ -2,6 +2,7 @@
 #include "lib/kube/objects.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/slab.h"
 
 #include <stdlib.h>
 
@@ -22,9 +23,10 @@ void kube_object_unref(struct kube_object *object)
 {
     if (object == NULL || atomic_fetch_sub_explicit(&object->refs, 1, memory_order_acq_rel) != 1)
         return;
+    size_t size = object->size;
     if (object->kind == &kube_kind_secret)
-        mem_wipe(object, object->size);
-    free(object);
+        mem_wipe(object, size);
+    slab_free(object, size);
 }
 
 char *kube_object_key(const struct kube_object *object)

@@ -3,6 +3,7 @@
 
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
+#include "lib/base/slab.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -349,7 +350,8 @@ struct kube_object *pack_decode(const struct kube_kind *kind, size_t struct_size
     if (measure.failed)
         return NULL;
 
-    struct kube_object *object = mem_calloc(1, size);
+    struct kube_object *object = slab_alloc(size);
+    object->size = (uint32_t)size;
     struct pack pack = {.kind = kind,
                         .options = measure.options,
                         .err = err,
@@ -359,7 +361,6 @@ struct kube_object *pack_decode(const struct kube_kind *kind, size_t struct_size
                         .strings = (char *)object + struct_size + measure.array_bytes,
                         .string_limit = measure.string_bytes};
     object->kind = kind;
-    object->size = (uint32_t)size;
     atomic_init(&object->refs, 1);
     walk(&pack, &root, fill, object);
     if (!pack.failed && pack.array_bytes == measure.array_bytes && pack.string_bytes == measure.string_bytes)
