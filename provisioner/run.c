@@ -25,6 +25,9 @@
 
 #define RESYNC_INTERVAL (15 * 60 * CLOCK_SECOND) /* as upstream's library */
 #define TRIM_INTERVAL (10 * CLOCK_SECOND)
+/* Short requests at once; each connection keeps some 100 KiB. At 10 ms a request, 8 are 800 a second. */
+#define CONNECTIONS 8
+#define RECORD_CONNECTIONS 4
 #define EVENTS_DRAIN CLOCK_SECOND
 
 /* Everything that lives as long as the program, but is nobody else's business. */
@@ -57,13 +60,15 @@ struct csi_call_options provisioner_call_options(struct provisioner *provisioner
                                      .cancel = provisioner->settings->gate_release_leader ? NULL : provisioner->stop};
 }
 
-static int make_client(struct program *program, double qps, int64_t burst, struct kube_client **client, struct err *err)
+static int make_client(struct program *program, double qps, int64_t burst, size_t connections,
+                       struct kube_client **client, struct err *err)
 {
     struct provisioner *provisioner = &program->provisioner;
     struct kube_client_options options = {
         .user_agent = program->user_agent,
         .qps = qps,
         .burst = burst,
+        .max_connections = connections,
         .clock = provisioner->clock,
         .rng = provisioner->rng,
         /* with the gate, running work is awaited and may still write */
@@ -80,13 +85,13 @@ static int connect_to_cluster(struct program *program, struct err *err)
         .kubeconfig = options->kubeconfig, .master = options->master, .env_wins = true};
     program->user_agent = kube_user_agent("berth-provisioner");
     if (kube_config_load(&config, &provisioner->kube_config, err) < 0 ||
-        make_client(program, options->qps, options->burst, &provisioner->client, err) < 0 ||
-        make_client(program, options->qps, options->burst, &provisioner->record_client, err) < 0)
+        make_client(program, options->qps, options->burst, CONNECTIONS, &provisioner->client, err) < 0 ||
+        make_client(program, options->qps, options->burst, RECORD_CONNECTIONS, &provisioner->record_client, err) < 0)
         return -1;
     if (options->enable_capacity &&
-        make_client(program, options->capacity_qps, options->capacity_burst, &provisioner->capacity_client, err) < 0)
+        make_client(program, options->capacity_qps, options->capacity_burst, 2, &provisioner->capacity_client, err) < 0)
         return -1;
-    return options->leader_election ? make_client(program, 0, 0, &provisioner->leader_client, err) : 0;
+    return options->leader_election ? make_client(program, 0, 0, 2, &provisioner->leader_client, err) : 0;
 }
 
 /* "<unix milliseconds>-<random>-<driver>", with the node's name at the end in a node deployment. */
