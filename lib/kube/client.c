@@ -48,11 +48,29 @@ int64_t kube_limiter_reserve(struct kube_limiter *limiter, int64_t now, int64_t 
 /* ---- life ----------------------------------------------------------------------------------------------------------
  */
 
+int kube_client_watch_io(struct kube_client *client, struct kube_io **io, struct err *err)
+{
+    struct kube_io_options options = {.user_agent = client->user_agent, .clock = client->clock};
+    int result = 0;
+    pthread_mutex_lock(&client->auth_mutex);
+    struct kube_io *watches = atomic_load(&client->watches);
+    if (watches == NULL && (result = kube_io_new(client->config, &options, &watches, err)) == 0)
+        atomic_store(&client->watches, watches);
+    pthread_mutex_unlock(&client->auth_mutex);
+    /* a stop that came just before did not see it */
+    if (result == 0 && kube_io_cancelled(client->io))
+        kube_io_cancel_all(watches);
+    *io = watches;
+    return result;
+}
+
 static void on_stop(void *arg)
 {
     struct kube_client *client = arg;
     kube_io_cancel_all(client->io);
-    kube_io_cancel_all(client->watches);
+    struct kube_io *watches = atomic_load(&client->watches);
+    if (watches != NULL)
+        kube_io_cancel_all(watches);
 }
 
 int kube_client_new(struct kube_config *config, const struct kube_client_options *options, struct kube_client **result,
@@ -67,9 +85,9 @@ int kube_client_new(struct kube_config *config, const struct kube_client_options
     client->request_timeout = options->request_timeout > 0 ? options->request_timeout : DEFAULT_TIMEOUT;
     struct kube_io_options io_options = {
         .user_agent = options->user_agent, .max_connections = options->max_connections, .clock = client->clock};
-    if (kube_io_new(config, &io_options, &client->io, err) != 0 ||
-        kube_io_new(config, &io_options, &client->watches, err) != 0) {
-        kube_io_free(client->io);
+    client->user_agent = mem_strdup(options->user_agent);
+    if (kube_io_new(config, &io_options, &client->io, err) != 0) {
+        free(client->user_agent);
         free(client);
         return -1;
     }
@@ -87,8 +105,9 @@ void kube_client_free(struct kube_client *client)
         return;
     if (client->stop != NULL)
         stop_off(client->stop, on_stop, client);
-    kube_io_free(client->watches);
+    kube_io_free(atomic_load(&client->watches));
     kube_io_free(client->io);
+    free(client->user_agent);
     kube_auth_unref(client->auth);
     kube_limiter_destroy(&client->limiter);
     pthread_mutex_destroy(&client->auth_mutex);

@@ -22,7 +22,7 @@
 #define UNACKNOWLEDGED_MS 30000
 #define LONGEST_RETRY_AFTER 86400u /* s; more is nonsense */
 #define H2_GOOD_VERSION 0x080a00u  /* before, libcurl loses replies at a GOAWAY */
-#define BUFFER_SIZE 16384L /* of a handle, each way: libcurl's default for writing is 64 KiB */
+#define BUFFER_SIZE 16384L         /* of a handle, each way: libcurl's default for writing is 64 KiB */
 
 /* ---- target --------------------------------------------------------------------------------------------------------
  */

@@ -23,13 +23,16 @@ struct kube_client {
     struct clock *clock;
     struct rng *rng;
     struct stop *stop;
-    struct kube_io *io;      /* short requests and lists: its connections are closed when it is quiet */
-    struct kube_io *watches; /* watches, each with a connection of its own */
+    struct kube_io *io; /* short requests and lists: its connections are closed when it is quiet */
+    char *user_agent;
+    /* watches, each with a connection of its own; made at the first one */
+    _Atomic(struct kube_io *) watches;
     int64_t request_timeout;
     struct kube_limiter limiter;
     pthread_mutex_t auth_mutex;
     struct kube_auth *auth; /* of the newest generation */
 };
+int kube_client_watch_io(struct kube_client *client, struct kube_io **io, struct err *err);
 
 /* ---- paths (client_path.c) -----------------------------------------------------------------------------------------
  */

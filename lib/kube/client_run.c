@@ -197,7 +197,8 @@ static enum verdict try_once(struct progress *progress, struct kube_reply *reply
     const struct kube_run *run = progress->run;
     progress->have_reply = false;
     progress->hint = -1;
-    if (wait_for_turn(client, run, err) != 0)
+    struct kube_io *io = client->io;
+    if (wait_for_turn(client, run, err) != 0 || (run->watch && kube_client_watch_io(client, &io, err) != 0))
         return VERDICT_ERROR;
     struct kube_auth *auth = get_auth(client, 0, err);
     if (auth == NULL)
@@ -216,7 +217,7 @@ static enum verdict try_once(struct progress *progress, struct kube_reply *reply
         .buffer_limit = run->stream ? STREAM_LIMIT : KUBE_REPLY_LIMIT,
     };
     log_body(run, "API request body", run->body, run->body != NULL ? strlen(run->body) : 0);
-    struct kube_call *call = kube_call_start(run->watch ? client->watches : client->io, &options);
+    struct kube_call *call = kube_call_start(io, &options);
     enum verdict verdict = receive(progress, call, reply, err);
     log_end(progress, started, reply->status, reply->status == 0 ? err_text(err) : NULL);
     log_body(run, "API reply body", str_text(&reply->body), reply->body.len);
