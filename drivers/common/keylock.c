@@ -34,6 +34,14 @@ void keylock_free(struct keylock *locks)
     free(locks);
 }
 
+bool keylock_any_held(struct keylock *locks)
+{
+    pthread_mutex_lock(&locks->mutex);
+    bool any = map_len(locks->held) > 0;
+    pthread_mutex_unlock(&locks->mutex);
+    return any;
+}
+
 static int hold_key(struct keylock *locks, const char *kind, const char *key, bool shared, struct keylock_hold *hold,
                     struct err *err)
 {

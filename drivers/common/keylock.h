@@ -14,6 +14,8 @@ struct keylock;
 struct keylock *keylock_new(void);
 void keylock_free(struct keylock *locks); /* nothing may be held */
 
+bool keylock_any_held(struct keylock *locks);
+
 /* 0 = held until keylock_release, which gets the handle; -1 = ERR_RPC with 10 and "an operation with … already exists".
  */
 struct keylock_hold {

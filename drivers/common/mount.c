@@ -96,16 +96,34 @@ int mount_is_point(const char *path, bool *mounted, struct err *err)
     return 0;
 }
 
-int mount_bind(const char *source, const char *target, bool read_only, struct err *err)
+/* What a bind mount can have of its own; the rest belongs to the file system below. */
+#define BIND_FLAGS                                                                                                     \
+    (MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_NOATIME | MS_NODIRATIME | MS_RELATIME | MS_STRICTATIME |        \
+     MS_NOSYMFOLLOW)
+
+int mount_make_read_only(const char *path, unsigned long flags, struct err *err)
 {
+    if (mount(NULL, path, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY | (flags & BIND_FLAGS), NULL) != 0)
+        return err_set_errno(err, errno, "making %s read-only", path);
+    return 0;
+}
+
+int mount_bind_flags(const char *source, const char *target, unsigned long flags, struct err *err)
+{
+    const unsigned long own = BIND_FLAGS;
     if (mount(source, target, NULL, MS_BIND, NULL) != 0)
         return err_set_errno(err, errno, "bind mount of %s on %s", source, target);
-    if (read_only && mount(NULL, target, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL) != 0) {
+    if ((flags & own) != 0 && mount(NULL, target, NULL, MS_BIND | MS_REMOUNT | (flags & own), NULL) != 0) {
         int error = errno;
         umount2(target, MNT_DETACH);
-        return err_set_errno(err, error, "making %s read-only", target);
+        return err_set_errno(err, error, "setting the mount options of %s", target);
     }
     return 0;
+}
+
+int mount_bind(const char *source, const char *target, bool read_only, struct err *err)
+{
+    return mount_bind_flags(source, target, read_only ? MS_RDONLY : 0, err);
 }
 
 int mount_remove(const char *path, struct err *err)
@@ -153,6 +171,8 @@ int mount_target_remove(const char *path, struct err *err)
         return -1;
     if (lstat(path, &st) != 0)
         return errno == ENOENT || errno == ENOTDIR ? 0 : err_set_errno(err, errno, "target path %s", path);
+    if (S_ISREG(st.st_mode) && st.st_size > 0) /* none that mount_target_make made */
+        return err_set(err, ERR_IO, "removing target path %s: it is a file with contents", path);
     if (S_ISDIR(st.st_mode) ? rmdir(path) != 0 : unlink(path) != 0)
         return errno == ENOENT ? 0 : err_set_errno(err, errno, "removing target path %s", path);
     return 0;

@@ -29,6 +29,10 @@ int mount_is_point(const char *path, bool *mounted, struct err *err);
 /* Binds source (a directory, or a file or device for block) on target, which must exist; read_only needs a second step
  * in the kernel and is undone when that fails. Not recursive; propagation is left as it is. */
 int mount_bind(const char *source, const char *target, bool read_only, struct err *err);
+/* The same with flags of mount_options (MS_RDONLY, MS_NOSUID …) for this one mount. */
+int mount_bind_flags(const char *source, const char *target, unsigned long flags, struct err *err);
+/* Makes the mount on exactly this path read-only, whatever other mounts of the same file system are. */
+int mount_make_read_only(const char *path, unsigned long flags, struct err *err);
 /* Unmounts everything that is stacked on exactly this path; dead FUSE or NFS mounts are detached lazily. Nothing
  * mounted = 0. */
 int mount_remove(const char *path, struct err *err);
@@ -36,7 +40,8 @@ int mount_remove(const char *path, struct err *err);
 /* Makes the target of a publish: a directory with `mode`, or an empty file; its parent must exist. An existing one of
  * the right kind is fine. */
 int mount_target_make(const char *path, bool directory, struct err *err);
-/* Unmounts and removes the target itself: rmdir or unlink only, never what is in it. Absent = 0. */
+/* Unmounts and removes the target itself: rmdir, or unlink of an empty file or a device; never what is in it.
+ * Absent = 0. */
 int mount_target_remove(const char *path, struct err *err);
 
 /* An absolute path without "." and ".." elements, at most PATH_MAX: what a CSI path has to be. */

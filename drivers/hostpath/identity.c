@@ -4,6 +4,8 @@
 #include "lib/base/flag.h"
 #include "lib/base/mem.h"
 
+#include <unistd.h>
+
 static int get_plugin_info(void *arg, const Csi__V1__GetPluginInfoRequest *request,
                            Csi__V1__GetPluginInfoResponse *reply, struct csi_call *call, struct err *err)
 {
@@ -31,13 +33,20 @@ static int get_plugin_capabilities(void *arg, const Csi__V1__GetPluginCapabiliti
     add_service(arena, reply, CSI__V1__PLUGIN_CAPABILITY__SERVICE__TYPE__CONTROLLER_SERVICE);
     if (driver->options.topology)
         add_service(arena, reply, CSI__V1__PLUGIN_CAPABILITY__SERVICE__TYPE__VOLUME_ACCESSIBILITY_CONSTRAINTS);
+    add_service(arena, reply, CSI__V1__PLUGIN_CAPABILITY__SERVICE__TYPE__GROUP_CONTROLLER_SERVICE);
+    if (driver->options.controller_expansion || driver->options.node_expansion)
+        CSI_NEW(arena, CSI_ADD(arena, reply, capabilities), volume_expansion)->type =
+            CSI__V1__PLUGIN_CAPABILITY__VOLUME_EXPANSION__TYPE__ONLINE;
     return 0;
 }
 
 static int probe(void *arg, const Csi__V1__ProbeRequest *request, Csi__V1__ProbeResponse *reply, struct csi_call *call,
                  struct err *err)
 {
-    (void)arg, (void)request, (void)err;
+    const struct hostpath *driver = arg;
+    (void)request;
+    if (faccessat(state_directory_fd(driver->state), "records", W_OK, 0) != 0)
+        return csi_fail(err, CSI_FAILED_PRECONDITION, "the state directory cannot be written to");
     CSI_NEW(csi_call_arena(call), reply, ready)->value = true;
     return 0;
 }

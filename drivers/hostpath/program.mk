@@ -1,1 +1,1 @@
-$(eval $(call program,berth-hostpath,drivers/hostpath drivers/common,observe csi base,-ljansson))
+$(eval $(call program,berth-hostpath,drivers/hostpath drivers/common,observe kube csi base,-ljansson))

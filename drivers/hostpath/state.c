@@ -1,43 +1,203 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "drivers/hostpath/record.h"
+#include "drivers/hostpath/state_internal.h"
 
-#include "lib/base/clock.h"
 #include "lib/base/file.h"
 #include "lib/base/log.h"
-#include "lib/base/map.h"
 #include "lib/base/mem.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdio.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define RECORD_LIMIT ((size_t)4 << 20)
+#define ID_MAX ((size_t)128)
 
-struct state {
-    char *directory;
-    int root, records, volumes, trash, lock;
-    pthread_mutex_t mutex;
-    struct map *by_id;   /* id → struct volume */
-    struct map *by_name; /* name → id, borrowed from the volume */
+/* ---- the kinds of records, one row each ---------------------------------------------------------------------------
+ */
+
+#define KIND_FUNCTIONS(type)                                                                                           \
+    static void free_##type(void *object)                                                                              \
+    {                                                                                                                  \
+        type##_free(object);                                                                                           \
+    }                                                                                                                  \
+    static void *copy_##type(const void *object)                                                                       \
+    {                                                                                                                  \
+        return type##_copy(object);                                                                                    \
+    }                                                                                                                  \
+    static const char *id_of_##type(const void *object)                                                                \
+    {                                                                                                                  \
+        return ((const struct type *)object)->id;                                                                      \
+    }                                                                                                                  \
+    static const char *name_of_##type(const void *object)                                                              \
+    {                                                                                                                  \
+        return ((const struct type *)object)->name;                                                                    \
+    }                                                                                                                  \
+    static json_t *encode_##type(const void *object)                                                                   \
+    {                                                                                                                  \
+        return record_from_##type(object);                                                                             \
+    }                                                                                                                  \
+    static void *decode_##type(const json_t *record, struct err *err)                                                  \
+    {                                                                                                                  \
+        return record_to_##type(record, err);                                                                          \
+    }
+KIND_FUNCTIONS(volume)
+KIND_FUNCTIONS(snapshot)
+KIND_FUNCTIONS(group)
+
+#define KIND(type, data)                                                                                               \
+    {                                                                                                                  \
+#type, data, free_##type, copy_##type, id_of_##type, name_of_##type, encode_##type, decode_##type              \
+    }
+static const struct kind {
+    const char *type;
+    int data; /* enum state_data; -1 = it has none */
+    void (*free)(void *object);
+    void *(*copy)(const void *object);
+    const char *(*id)(const void *object);
+    const char *(*name)(const void *object);
+    json_t *(*encode)(const void *object);
+    void *(*decode)(const json_t *record, struct err *err);
+} kinds[TABLE_COUNT] = {
+    [TABLE_VOLUMES] = KIND(volume, STATE_VOLUMES),
+    [TABLE_SNAPSHOTS] = KIND(snapshot, STATE_SNAPSHOTS),
+    [TABLE_GROUPS] = KIND(group, -1),
 };
 
-static void free_volume_value(void *value)
+bool state_id_is_safe(const char *id)
 {
-    volume_free(value);
+    return file_name_is_safe(id) && id[0] != '.' && strlen(id) <= ID_MAX;
 }
 
-static int open_directory(int parent, const char *name, int *fd, struct err *err)
+/* ---- readers ------------------------------------------------------------------------------------------------------
+ */
+
+static void *copy_by_id(struct state *state, enum table_kind kind, const char *id)
 {
-    if (mkdirat(parent, name, 0700) != 0 && errno != EEXIST)
-        return err_set_errno(err, errno, "making %s", name);
-    *fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return *fd < 0 ? err_set_errno(err, errno, "opening %s", name) : 0;
+    pthread_mutex_lock(&state->mutex);
+    const void *object = map_get(state->tables[kind].by_id, id);
+    void *copy = object != NULL ? kinds[kind].copy(object) : NULL;
+    pthread_mutex_unlock(&state->mutex);
+    return copy;
 }
+
+static void *copy_by_name(struct state *state, enum table_kind kind, const char *name)
+{
+    pthread_mutex_lock(&state->mutex);
+    const char *id = map_get(state->tables[kind].by_name, name);
+    const void *object = id != NULL ? map_get(state->tables[kind].by_id, id) : NULL;
+    void *copy = object != NULL ? kinds[kind].copy(object) : NULL;
+    pthread_mutex_unlock(&state->mutex);
+    return copy;
+}
+
+/* The mutex is held by the caller until the ids are done with. */
+static void sorted_ids(const struct table *table, struct strv *ids)
+{
+    for (struct map_iter it = {0}; map_next(table->by_id, &it);)
+        strv_add(ids, it.key);
+    strv_sort(ids);
+}
+
+#define READERS(type, kind)                                                                                            \
+    struct type *state_##type(struct state *state, const char *id)                                                     \
+    {                                                                                                                  \
+        return copy_by_id(state, kind, id);                                                                            \
+    }                                                                                                                  \
+    struct type *state_##type##_by_name(struct state *state, const char *name)                                         \
+    {                                                                                                                  \
+        return copy_by_name(state, kind, name);                                                                        \
+    }                                                                                                                  \
+    void state_each_##type(struct state *state, void (*visit)(void *arg, const struct type *type), void *arg)          \
+    {                                                                                                                  \
+        auto_strv struct strv ids = {0};                                                                               \
+        pthread_mutex_lock(&state->mutex);                                                                             \
+        sorted_ids(&state->tables[kind], &ids);                                                                        \
+        for (size_t i = 0; i < ids.len; i++)                                                                           \
+            visit(arg, map_get(state->tables[kind].by_id, ids.items[i]));                                              \
+        pthread_mutex_unlock(&state->mutex);                                                                           \
+    }
+READERS(volume, TABLE_VOLUMES)
+READERS(snapshot, TABLE_SNAPSHOTS)
+READERS(group, TABLE_GROUPS)
+
+/* ---- writers ------------------------------------------------------------------------------------------------------
+ */
+
+static void show(struct state *state, enum table_kind kind, void *object)
+{
+    struct table *table = &state->tables[kind];
+    map_remove(table->by_name, kinds[kind].name(object)); /* its value points into the object that is replaced */
+    map_set(table->by_id, kinds[kind].id(object), object);
+    map_set(table->by_name, kinds[kind].name(object), (char *)(uintptr_t)kinds[kind].id(object));
+}
+
+static bool is_taken(struct state *state, enum table_kind kind, const char *id)
+{
+    bool taken = false;
+    pthread_mutex_lock(&state->mutex);
+    for (size_t i = 0; i < TABLE_COUNT; i++)
+        taken |= i != (size_t)kind && map_has(state->tables[i].by_id, id);
+    pthread_mutex_unlock(&state->mutex);
+    return taken;
+}
+
+static int save(struct state *state, enum table_kind kind, const void *object, struct err *err)
+{
+    const char *id = kinds[kind].id(object);
+    auto_free char *file = mem_printf("%s.json", id);
+    if (!state_id_is_safe(id))
+        return err_set(err, ERR_INVALID, "\"%s\" cannot be the id of a %s", id, kinds[kind].type);
+    if (is_taken(state, kind, id))
+        return err_set(err, ERR_EXISTS, "the id %s is already used", id);
+    json_t *record = kinds[kind].encode(object);
+    char *text = record != NULL ? json_dumps(record, JSON_INDENT(1) | JSON_SORT_KEYS) : NULL;
+    json_decref(record);
+    if (text == NULL)
+        return err_set(err, ERR_INTERNAL, "the record of %s %s cannot be written as JSON", kinds[kind].type, id);
+    int result = file_write_atomic_at(state->records, file, text, strlen(text), 0600, err);
+    free(text);
+    if (result < 0)
+        return err_wrap(err, "saving the record of %s %s", kinds[kind].type, id);
+    pthread_mutex_lock(&state->mutex);
+    show(state, kind, kinds[kind].copy(object));
+    pthread_mutex_unlock(&state->mutex);
+    return 0;
+}
+
+static int remove_record(struct state *state, enum table_kind kind, const char *id, struct err *err)
+{
+    auto_free char *file = mem_printf("%s.json", id);
+    if (!state_id_is_safe(id) || is_taken(state, kind, id))
+        return 0; /* never one of ours */
+    if ((unlinkat(state->records, file, 0) != 0 && errno != ENOENT) || fsync(state->records) != 0)
+        return err_set_errno(err, errno, "removing the record of %s %s", kinds[kind].type, id);
+    pthread_mutex_lock(&state->mutex);
+    struct table *table = &state->tables[kind];
+    const void *object = map_get(table->by_id, id);
+    if (object != NULL) {
+        map_remove(table->by_name, kinds[kind].name(object));
+        map_remove(table->by_id, id);
+    }
+    pthread_mutex_unlock(&state->mutex);
+    return kinds[kind].data < 0 ? 0 : state_discard_data(state, (enum state_data)kinds[kind].data, id, err);
+}
+
+#define WRITERS(type, kind)                                                                                            \
+    int state_save_##type(struct state *state, const struct type *type, struct err *err)                               \
+    {                                                                                                                  \
+        return save(state, kind, type, err);                                                                           \
+    }                                                                                                                  \
+    int state_delete_##type(struct state *state, const char *id, struct err *err)                                      \
+    {                                                                                                                  \
+        return remove_record(state, kind, id, err);                                                                    \
+    }
+WRITERS(volume, TABLE_VOLUMES)
+WRITERS(snapshot, TABLE_SNAPSHOTS)
+WRITERS(group, TABLE_GROUPS)
+
+/* ---- start --------------------------------------------------------------------------------------------------------
+ */
 
 static int take_lock(struct state *state, struct err *err)
 {
@@ -50,138 +210,28 @@ static int take_lock(struct state *state, struct err *err)
     return 0;
 }
 
-/* ---- readers
- * ---------------------------------------------------------------------------------------------------------- */
-
-struct volume *state_volume(struct state *state, const char *id)
+static int decode_record(struct state *state, const json_t *record, const char *name, struct err *err)
 {
-    pthread_mutex_lock(&state->mutex);
-    struct volume *volume = map_get(state->by_id, id);
-    struct volume *copy = volume != NULL ? volume_copy(volume) : NULL;
-    pthread_mutex_unlock(&state->mutex);
-    return copy;
-}
-
-struct volume *state_volume_by_name(struct state *state, const char *name)
-{
-    pthread_mutex_lock(&state->mutex);
-    const char *id = map_get(state->by_name, name);
-    struct volume *volume = id != NULL ? map_get(state->by_id, id) : NULL;
-    struct volume *copy = volume != NULL ? volume_copy(volume) : NULL;
-    pthread_mutex_unlock(&state->mutex);
-    return copy;
-}
-
-void state_each_volume(struct state *state, void (*visit)(void *arg, const struct volume *volume), void *arg)
-{
-    auto_strv struct strv ids = {0};
-    pthread_mutex_lock(&state->mutex);
-    for (struct map_iter it = {0}; map_next(state->by_id, &it);)
-        strv_add(&ids, it.key);
-    strv_sort(&ids);
-    for (size_t i = 0; i < ids.len; i++)
-        visit(arg, map_get(state->by_id, ids.items[i]));
-    pthread_mutex_unlock(&state->mutex);
-}
-
-static void show_volume(struct state *state, struct volume *volume)
-{
-    map_remove(state->by_name, volume->name); /* its value points into the volume that is replaced */
-    map_set(state->by_id, volume->id, volume);
-    map_set(state->by_name, volume->name, volume->id);
-}
-
-/* ---- writers
- * ---------------------------------------------------------------------------------------------------------- */
-
-int state_save_volume(struct state *state, const struct volume *volume, struct err *err)
-{
-    auto_free char *file = mem_printf("%s.json", volume->id);
-    json_t *record = record_from_volume(volume);
-    char *text = record != NULL ? json_dumps(record, JSON_INDENT(1) | JSON_SORT_KEYS) : NULL;
-    json_decref(record);
-    if (text == NULL)
-        return err_set(err, ERR_INTERNAL, "the record of volume %s cannot be written as JSON", volume->id);
-    int result = file_write_atomic_at(state->records, file, text, strlen(text), 0600, err);
-    free(text);
-    if (result < 0)
-        return err_wrap(err, "saving the record of volume %s", volume->id);
-    pthread_mutex_lock(&state->mutex);
-    show_volume(state, volume_copy(volume));
-    pthread_mutex_unlock(&state->mutex);
-    return 0;
-}
-
-int state_delete_volume(struct state *state, const char *id, struct err *err)
-{
-    auto_free char *file = mem_printf("%s.json", id);
-    if (!file_name_is_safe(id))
-        return 0; /* never one of ours */
-    if (unlinkat(state->records, file, 0) != 0 && errno != ENOENT)
-        return err_set_errno(err, errno, "removing the record of volume %s", id);
-    if (fsync(state->records) != 0)
-        return err_set_errno(err, errno, "removing the record of volume %s", id);
-    pthread_mutex_lock(&state->mutex);
-    struct volume *volume = map_get(state->by_id, id);
-    if (volume != NULL) {
-        map_remove(state->by_name, volume->name);
-        map_remove(state->by_id, id);
-    }
-    pthread_mutex_unlock(&state->mutex);
-    return state_discard_data(state, id, err);
-}
-
-char *state_volume_path(const struct state *state, const char *id, const char *part)
-{
-    return mem_printf("%s/volumes/%s/%s", state->directory, id, part);
-}
-
-int state_make_data(struct state *state, const char *id, struct err *err)
-{
-    auto_close int fd = -1;
-    if (open_directory(state->volumes, id, &fd, err) < 0)
-        return -1;
-    if (mkdirat(fd, "data", 0777) != 0 && errno != EEXIST)
-        return err_set_errno(err, errno, "making the data directory of volume %s", id);
-    /* what a pod of any user finds, whatever our umask */
-    if (fchmodat(fd, "data", 0777, 0) != 0 || fsync(fd) != 0 || fsync(state->volumes) != 0)
-        return err_set_errno(err, errno, "making the data directory of volume %s", id);
-    return 0;
-}
-
-int state_discard_data(struct state *state, const char *id, struct err *err)
-{
-    char name[NAME_MAX + 1], uuid[RNG_UUID_SIZE];
-    snprintf(name, sizeof(name), "%.200s.%s", id, rng_uuid(rng_real(), uuid));
-    if (!file_name_is_safe(id))
+    for (size_t i = 0; i < TABLE_COUNT; i++) {
+        if (!str_eq(kinds[i].type, record_type(record)))
+            continue;
+        void *object = kinds[i].decode(record, err);
+        if (object == NULL)
+            return -1;
+        auto_free char *file = mem_printf("%s.json", kinds[i].id(object));
+        if (!str_eq(file, name) || !state_id_is_safe(kinds[i].id(object))) {
+            kinds[i].free(object);
+            return err_set(err, ERR_INVALID, "its id is not its file's name");
+        }
+        show(state, (enum table_kind)i, object);
         return 0;
-    if (renameat(state->volumes, id, state->trash, name) != 0)
-        return errno == ENOENT ? 0 : err_set_errno(err, errno, "moving the data of volume %s to the trash", id);
-    if (fsync(state->volumes) != 0)
-        return err_set_errno(err, errno, "moving the data of volume %s to the trash", id);
-    return file_remove_tree_at(state->trash, name, err);
+    }
+    return err_set(err, ERR_INVALID, "its type \"%s\" is unknown", record_type(record));
 }
 
-/* ---- start
- * ------------------------------------------------------------------------------------------------------------ */
-
-static int each_name(int directory, int (*visit)(struct state *state, const char *name, struct err *err),
-                     struct state *state, struct err *err)
+static int load_record(void *arg, const char *name, struct err *err)
 {
-    int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
-    if (dir == NULL)
-        return err_set_errno(err, errno, "reading the state directory");
-    int result = 0;
-    for (struct dirent *entry; result == 0 && (entry = readdir(dir)) != NULL;)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
-            result = visit(state, entry->d_name, err);
-    closedir(dir);
-    return result;
-}
-
-static int load_record(struct state *state, const char *name, struct err *err)
-{
+    struct state *state = arg;
     auto_free char *text = NULL;
     size_t len = 0;
     json_error_t where;
@@ -192,52 +242,60 @@ static int load_record(struct state *state, const char *name, struct err *err)
     json_t *json = json_loadb(text, len, JSON_REJECT_DUPLICATES, &where);
     if (json == NULL)
         return err_set(err, ERR_INVALID, "record %s: line %d: %s", name, where.line, where.text);
-    struct volume *volume = record_to_volume(json, err);
+    int result = decode_record(state, json, name, err);
     json_decref(json);
-    if (volume == NULL)
-        return err_wrap(err, "record %s", name);
-    show_volume(state, volume);
+    return result < 0 ? err_wrap(err, "record %s", name) : 0;
+}
+
+/* A group's record is written after those of its members and removed before them. */
+static int drop_incomplete_groups(struct state *state, struct err *err)
+{
+    auto_strv struct strv lost = {0};
+    for (struct map_iter it = {0}; map_next(state->tables[TABLE_SNAPSHOTS].by_id, &it);) {
+        const struct snapshot *snapshot = it.value;
+        if (snapshot->group != NULL && !map_has(state->tables[TABLE_GROUPS].by_id, snapshot->group))
+            strv_add(&lost, snapshot->id);
+    }
+    for (size_t i = 0; i < lost.len; i++) {
+        log_info("Removing a snapshot of a group that an interrupted call left behind",
+                 kv_str("snapshot", lost.items[i]));
+        if (remove_record(state, TABLE_SNAPSHOTS, lost.items[i], err) < 0)
+            return -1;
+    }
     return 0;
-}
-
-static int empty_trash(struct state *state, const char *name, struct err *err)
-{
-    return file_remove_tree_at(state->trash, name, err);
-}
-
-static int discard_orphan(struct state *state, const char *name, struct err *err)
-{
-    if (map_has(state->by_id, name))
-        return 0;
-    log_info("Removing what an interrupted call left behind", kv_str("volume", name));
-    return state_discard_data(state, name, err);
 }
 
 static int open_all(struct state *state, struct err *err)
 {
+    /* mounts and other programs are told paths below it */
+    char *absolute = realpath(state->directory, NULL);
+    if (absolute == NULL)
+        return err_set_errno(err, errno, "opening it");
+    free(state->directory);
+    state->directory = absolute;
     state->root = open(state->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (state->root < 0)
         return err_set_errno(err, errno, "opening it");
-    if (take_lock(state, err) < 0 || open_directory(state->root, "records", &state->records, err) < 0 ||
-        open_directory(state->root, "volumes", &state->volumes, err) < 0 ||
-        open_directory(state->root, "trash", &state->trash, err) < 0)
+    if (take_lock(state, err) < 0 || state_open_directory(state->root, "records", &state->records, err) < 0 ||
+        state_open_directory(state->root, "volumes", &state->data[STATE_VOLUMES], err) < 0 ||
+        state_open_directory(state->root, "snapshots", &state->data[STATE_SNAPSHOTS], err) < 0 ||
+        state_open_directory(state->root, "trash", &state->trash, err) < 0)
         return -1;
     if (fsync(state->root) != 0)
         return err_set_errno(err, errno, "making its subdirectories durable");
-    if (each_name(state->records, load_record, state, err) < 0 ||
-        each_name(state->volumes, discard_orphan, state, err) < 0)
+    if (state_each_name(state->records, load_record, state, err) < 0 || drop_incomplete_groups(state, err) < 0)
         return -1;
-    return each_name(state->trash, empty_trash, state, err);
+    return state_discard_orphans(state, err);
 }
 
 int state_open(const char *directory, struct state **out, struct err *err)
 {
     struct state *state = mem_new(struct state);
-    state->root = state->records = state->volumes = state->trash = state->lock = -1;
+    state->root = state->records = state->data[0] = state->data[1] = state->trash = state->lock = -1;
     pthread_mutex_init(&state->mutex, NULL);
     state->directory = mem_strdup(directory);
-    state->by_id = map_new(free_volume_value);
-    state->by_name = map_new(NULL);
+    for (size_t i = 0; i < TABLE_COUNT; i++)
+        state->tables[i] = (struct table){.by_id = map_new(kinds[i].free), .by_name = map_new(NULL)};
     if (open_all(state, err) < 0) {
         err_wrap(err, "state directory %s", directory);
         state_close(state);
@@ -251,12 +309,14 @@ void state_close(struct state *state)
 {
     if (state == NULL)
         return;
-    const int fds[] = {state->trash, state->volumes, state->records, state->root, state->lock};
+    const int fds[] = {state->trash, state->data[1], state->data[0], state->records, state->root, state->lock};
     for (size_t i = 0; i < ARRAY_LEN(fds); i++)
         if (fds[i] >= 0)
             close(fds[i]);
-    map_free(state->by_name);
-    map_free(state->by_id);
+    for (size_t i = 0; i < TABLE_COUNT; i++) {
+        map_free(state->tables[i].by_name);
+        map_free(state->tables[i].by_id);
+    }
     pthread_mutex_destroy(&state->mutex);
     free(state->directory);
     free(state);

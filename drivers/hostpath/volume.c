@@ -48,6 +48,7 @@ void volume_free(struct volume *volume)
     free(volume->source_volume);
     free(volume->staging_path);
     free(volume->staging_capability);
+    free(volume->attached_capability);
     for (size_t i = 0; i < volume->target_count; i++)
         target_clear(&volume->targets[i]);
     free(volume->targets);
@@ -65,6 +66,7 @@ struct volume *volume_copy(const struct volume *volume)
     copy->source_volume = mem_strdup(volume->source_volume);
     copy->staging_path = mem_strdup(volume->staging_path);
     copy->staging_capability = mem_strdup(volume->staging_capability);
+    copy->attached_capability = mem_strdup(volume->attached_capability);
     copy->targets = NULL;
     copy->target_count = 0;
     for (size_t i = 0; i < volume->target_count; i++)
@@ -74,7 +76,7 @@ struct volume *volume_copy(const struct volume *volume)
     return copy;
 }
 
-struct volume_target *volume_find_target(struct volume *volume, const char *path)
+struct volume_target *volume_find_target(const struct volume *volume, const char *path)
 {
     for (size_t i = 0; i < volume->target_count; i++)
         if (str_eq(volume->targets[i].path, path))
@@ -100,13 +102,18 @@ void volume_remove_target(struct volume *volume, const char *path)
     *target = volume->targets[--volume->target_count];
 }
 
-/* ---- JSON -----------------------------------------------------------------------------------------------------------
- */
-
-static void set_text(json_t *object, const char *key, const char *value)
+void volume_set_staging(struct volume *volume, const char *path, const char *capability)
 {
-    if (value != NULL)
-        json_object_set_new(object, key, json_string(value));
+    char *new_path = mem_strdup(path), *new_capability = mem_strdup(capability); /* they may be the old ones */
+    free(volume->staging_path);
+    free(volume->staging_capability);
+    volume->staging_path = new_path;
+    volume->staging_capability = new_capability;
+}
+
+bool volume_is_image(const struct volume *volume)
+{
+    return volume->block || volume->backend == BACKEND_LOOP;
 }
 
 json_t *record_from_volume(const struct volume *volume)
@@ -116,39 +123,33 @@ json_t *record_from_volume(const struct volume *volume)
         const struct volume_target *target = &volume->targets[i];
         json_t *item = json_pack("{s:s, s:b, s:i}", "path", target->path, "readOnly", target->read_only, "accessMode",
                                  target->access_mode);
-        set_text(item, "capability", target->capability);
+        record_set_text(item, "capability", target->capability);
         json_array_append_new(targets, item);
     }
     json_t *record =
-        json_pack("{s:i, s:s, s:s, s:I, s:b, s:b, s:s, s:I, s:b, s:b, s:o, s:O}", "format", RECORD_FORMAT, "id",
-                  volume->id, "name", volume->name, "capacity", (json_int_t)volume->capacity, "block", volume->block,
-                  "ephemeral", volume->ephemeral, "backend", volume_backend_name(volume->backend), "created",
-                  (json_int_t)volume->created, "attached", volume->attached, "attachedReadOnly",
+        json_pack("{s:i, s:s, s:s, s:s, s:I, s:b, s:b, s:s, s:I, s:b, s:b, s:o, s:O}", "format", RECORD_FORMAT, "type",
+                  "volume", "id", volume->id, "name", volume->name, "capacity", (json_int_t)volume->capacity, "block",
+                  volume->block, "ephemeral", volume->ephemeral, "backend", volume_backend_name(volume->backend),
+                  "created", (json_int_t)volume->created, "attached", volume->attached, "attachedReadOnly",
                   volume->attached_read_only, "targets", targets, "mutableParameters", volume->mutable_parameters);
-    set_text(record, "kind", volume->kind);
-    set_text(record, "sourceSnapshot", volume->source_snapshot);
-    set_text(record, "sourceVolume", volume->source_volume);
-    set_text(record, "stagingPath", volume->staging_path);
-    set_text(record, "stagingCapability", volume->staging_capability);
+    record_set_text(record, "kind", volume->kind);
+    record_set_text(record, "sourceSnapshot", volume->source_snapshot);
+    record_set_text(record, "sourceVolume", volume->source_volume);
+    record_set_text(record, "stagingPath", volume->staging_path);
+    record_set_text(record, "stagingCapability", volume->staging_capability);
+    record_set_text(record, "attachedCapability", volume->attached_capability);
     return record;
-}
-
-static char *get_text(const json_t *object, const char *key)
-{
-    return mem_strdup(json_string_value(json_object_get(object, key)));
 }
 
 struct volume *record_to_volume(const json_t *record, struct err *err)
 {
     auto_volume struct volume *volume = volume_new();
-    volume->id = get_text(record, "id");
-    volume->name = get_text(record, "name");
+    volume->id = record_text(record, "id");
+    volume->name = record_text(record, "name");
     volume->capacity = json_integer_value(json_object_get(record, "capacity"));
     const char *backend = json_string_value(json_object_get(record, "backend"));
-    if (json_integer_value(json_object_get(record, "format")) > RECORD_FORMAT) {
-        err_set(err, ERR_INVALID, "it was written by a newer version of the driver");
+    if (record_check_format(record, err) < 0)
         return NULL;
-    }
     if (str_empty(volume->id) || volume->name == NULL || volume->capacity < 0 ||
         !volume_backend_parse(backend, &volume->backend)) {
         err_set(err, ERR_INVALID, "id, name, capacity or backend is missing or wrong");
@@ -159,11 +160,12 @@ struct volume *record_to_volume(const json_t *record, struct err *err)
     volume->created = json_integer_value(json_object_get(record, "created"));
     volume->attached = json_is_true(json_object_get(record, "attached"));
     volume->attached_read_only = json_is_true(json_object_get(record, "attachedReadOnly"));
-    volume->kind = get_text(record, "kind");
-    volume->source_snapshot = get_text(record, "sourceSnapshot");
-    volume->source_volume = get_text(record, "sourceVolume");
-    volume->staging_path = get_text(record, "stagingPath");
-    volume->staging_capability = get_text(record, "stagingCapability");
+    volume->kind = record_text(record, "kind");
+    volume->source_snapshot = record_text(record, "sourceSnapshot");
+    volume->source_volume = record_text(record, "sourceVolume");
+    volume->staging_path = record_text(record, "stagingPath");
+    volume->staging_capability = record_text(record, "stagingCapability");
+    volume->attached_capability = record_text(record, "attachedCapability");
     size_t index;
     json_t *item;
     json_array_foreach (json_object_get(record, "targets"), index, item) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "drivers/hostpath/record.h"
+#include "drivers/hostpath/state.h"
 #include "lib/base/file.h"
 #include "lib/base/mem.h"
 
@@ -65,6 +65,15 @@ static void write_file(const struct fixture *f, const char *path, const char *te
     close(fd);
 }
 
+/* What the plain backend makes. */
+static int make_data(const struct fixture *f, const char *id)
+{
+    auto_err struct err err = {0};
+    auto_free char *data = mem_printf("%s/volumes/%s/data", f->directory, id);
+    assert_int_equal(state_make_data(f->state, STATE_VOLUMES, id, &err), 0);
+    return mkdir(data, 0777);
+}
+
 static struct volume *make(const char *id, const char *name)
 {
     struct volume *volume = volume_new();
@@ -87,7 +96,7 @@ static void test_record_survives_a_restart_whole(void **arg)
     volume_add_target(volume, "/a", true, 7, "mode=7");
     volume_add_target(volume, "/b", false, 1, "mode=1");
     json_object_set_new(volume->mutable_parameters, "iops", json_string("5"));
-    assert_int_equal(state_make_data(f->state, "id-1", &err), 0);
+    assert_int_equal(make_data(f, "id-1"), 0);
     assert_int_equal(state_save_volume(f->state, volume, &err), 0);
     reopen(f);
     auto_volume struct volume *again = state_volume_by_name(f->state, "pvc-1");
@@ -113,9 +122,9 @@ static void test_data_without_a_record_goes_at_start(void **arg)
     struct fixture *f = *arg;
     auto_err struct err err = {0};
     auto_volume struct volume *kept = make("kept", "pvc-kept");
-    assert_int_equal(state_make_data(f->state, "kept", &err), 0);
+    assert_int_equal(make_data(f, "kept"), 0);
     assert_int_equal(state_save_volume(f->state, kept, &err), 0);
-    assert_int_equal(state_make_data(f->state, "half-made", &err), 0);
+    assert_int_equal(make_data(f, "half-made"), 0);
     write_file(f, "volumes/half-made/data/file", "x");
     write_file(f, "volumes/kept/data/file", "x");
     write_file(f, "records/.tmp-1", "{\"half\":");
@@ -130,7 +139,7 @@ static void test_delete_is_idempotent_and_complete(void **arg)
     struct fixture *f = *arg;
     auto_err struct err err = {0};
     auto_volume struct volume *volume = make("id-1", "pvc-1");
-    assert_int_equal(state_make_data(f->state, "id-1", &err), 0);
+    assert_int_equal(make_data(f, "id-1"), 0);
     assert_int_equal(state_save_volume(f->state, volume, &err), 0);
     write_file(f, "volumes/id-1/data/file", "x");
     for (int i = 0; i < 2; i++) {
@@ -165,7 +174,7 @@ static void test_deleting_does_not_follow_symlinks(void **arg)
     auto_free char *link = mem_printf("%s/volumes/id-1/data/link", f->directory);
     assert_int_equal(mkdir(outside, 0700), 0);
     write_file(f, "outside/precious", "x");
-    assert_int_equal(state_make_data(f->state, "id-1", &err), 0);
+    assert_int_equal(make_data(f, "id-1"), 0);
     assert_int_equal(state_save_volume(f->state, volume, &err), 0);
     assert_int_equal(symlink(outside, link), 0);
     assert_int_equal(state_delete_volume(f->state, "id-1", &err), 0);
