@@ -230,8 +230,8 @@ static int step(struct work *work, struct err *err)
     return error == 0 ? 0 : fail(work, work->from, error, "", "reading the directory", err);
 }
 
-int copy_tree(struct share *from_share, const struct share_fh *from, struct share *to_share, const struct share_fh *to,
-              struct copy *copy, struct err *err)
+int share_copy_tree(struct share *from_share, const struct share_fh *from, struct share *to_share,
+                    const struct share_fh *to, struct copy *copy, struct err *err)
 {
     struct share_attr attr;
     struct work work = {.from = from_share, .to = to_share, .copy = copy};

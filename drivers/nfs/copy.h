@@ -15,9 +15,10 @@ struct copy {
     void *arg;
 };
 /* Copies what is in directory `from` into the empty directory `to`, which gets from's owner, mode and times. */
-int copy_tree(struct share *from_share, const struct share_fh *from, struct share *to_share, const struct share_fh *to,
-              struct copy *copy, struct err *err);
+int share_copy_tree(struct share *from_share, const struct share_fh *from, struct share *to_share,
+                    const struct share_fh *to, struct copy *copy, struct err *err);
 /* Sizes of all files below, hard links once (allocated bytes in *used); other file systems are left out. */
-int measure_tree(struct share *share, const struct share_fh *dir, uint64_t *used, uint64_t *entries, struct err *err);
+int share_measure_tree(struct share *share, const struct share_fh *dir, uint64_t *used, uint64_t *entries,
+                       struct err *err);
 
 #endif

@@ -62,7 +62,8 @@ static int read_one(struct share *share, const struct share_fh *dir, const struc
     return 0;
 }
 
-int measure_tree(struct share *share, const struct share_fh *dir, uint64_t *used, uint64_t *entries, struct err *err)
+int share_measure_tree(struct share *share, const struct share_fh *dir, uint64_t *used, uint64_t *entries,
+                       struct err *err)
 {
     struct queue queue = {0};
     struct share_attr root;

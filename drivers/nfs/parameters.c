@@ -153,12 +153,9 @@ static int read_key(struct reading *reading, const char *key, const char *value,
     return csi_fail(err, CSI_INVALID_ARGUMENT, "unknown parameter \"%s\" (known: %s)", key, str_text(&known));
 }
 
-static int finish(struct reading *reading, bool is_context, struct err *err)
+static int finish_place(struct reading *reading, struct err *err)
 {
     struct parameters *parameters = reading->parameters;
-    /* onDelete wins, as there */
-    if (!reading->has_on_delete && reading->archive != NULL)
-        on_delete_parse(reading->archive, &parameters->on_delete);
     const char *server = reading->server != NULL ? reading->server : "";
     if (*server != '\0' &&
         handle_set_location(&parameters->where, server, reading->share != NULL ? reading->share : "/", err) < 0)
@@ -167,6 +164,17 @@ static int finish(struct reading *reading, bool is_context, struct err *err)
         free(parameters->where.export);
         parameters->where.export = NULL;
     }
+    return 0;
+}
+
+static int finish(struct reading *reading, bool is_context, struct err *err)
+{
+    struct parameters *parameters = reading->parameters;
+    if (finish_place(reading, err) < 0)
+        return -1;
+    /* onDelete wins, as there */
+    if (!reading->has_on_delete && reading->archive != NULL)
+        on_delete_parse(reading->archive, &parameters->on_delete);
     const char *pattern = !str_empty(reading->sub_dir) ? reading->sub_dir : reading->pattern;
     if (str_empty(pattern))
         return 0;
@@ -182,14 +190,25 @@ static int finish(struct reading *reading, bool is_context, struct err *err)
     return 0;
 }
 
+static int read_keys(struct reading *reading, bool is_context, struct err *err)
+{
+    const char *key, *value;
+    for (size_t i = 0; i < reading->map.len; i++)
+        if (csi_map_at(reading->map, i, &key, &value) && read_key(reading, key, value, is_context, err) < 0)
+            return -1;
+    return 0;
+}
+
 int parameters_read(struct csi_map map, bool is_context, struct parameters *parameters, struct err *err)
 {
     struct reading reading = {.map = map, .parameters = parameters};
-    const char *key, *value;
-    for (size_t i = 0; i < map.len; i++)
-        if (csi_map_at(map, i, &key, &value) && read_key(&reading, key, value, is_context, err) < 0)
-            return -1;
-    return finish(&reading, is_context, err);
+    return read_keys(&reading, is_context, err) < 0 ? -1 : finish(&reading, is_context, err);
+}
+
+int parameters_read_place(struct csi_map map, struct parameters *parameters, struct err *err)
+{
+    struct reading reading = {.map = map, .parameters = parameters};
+    return read_keys(&reading, false, err) < 0 ? -1 : finish_place(&reading, err);
 }
 
 /* ---- mount options

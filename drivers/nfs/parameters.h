@@ -30,6 +30,8 @@ void parameters_clear(struct parameters *parameters);
 /* Of a class, or of a volume's context (then unknown keys are passed over: kubelet adds its own). Failures are
  * INVALID_ARGUMENT and name the key. Server and share may be missing: callers check. */
 int parameters_read(struct csi_map map, bool is_context, struct parameters *parameters, struct err *err);
+/* Only server, share and mount options; the rest is checked but templates are not filled in. For GetCapacity. */
+int parameters_read_place(struct csi_map map, struct parameters *parameters, struct err *err);
 /* version, port and mountport out of mount options: "nfsvers=4.1,port=2049" or one option a string. */
 int parameters_read_mount_options(const char *options, struct share_location *where, struct err *err);
 int parameters_read_mount_flags(const Csi__V1__VolumeCapability *capability, struct share_location *where,
