@@ -263,5 +263,6 @@ int claims_work(void *arg, const char *uid)
     if (work.pending.record == NULL)
         work.pending.kind = PENDING_NONE;
     pending_put(provisioner->pending, uid, &work.pending);
+    provisioner_worked(provisioner);
     return result;
 }

@@ -23,6 +23,8 @@
 #include "provisioner/options.h"
 #include "provisioner/telemetry.h"
 
+#include <stdatomic.h>
+
 struct capacity_loop;
 struct intents;
 struct node_race;
@@ -60,10 +62,13 @@ struct provisioner {
     struct protector *protector;
     struct capacity_loop *capacity; /* NULL without capacity objects */
     struct node_race *race;         /* NULL without node deployment */
+    atomic_uint worked;             /* keys since the heap was last trimmed */
 };
 
 /* Ends the process with the reason in the log and in the termination log. */
 _Noreturn void provisioner_die(struct provisioner *provisioner, const char *reason);
+/* After each key of claims and volumes: gives the heap's holes back at the end of a burst. */
+void provisioner_worked(struct provisioner *provisioner);
 /* Deadline of a call to the driver. */
 struct csi_call_options provisioner_call_options(struct provisioner *provisioner);
 

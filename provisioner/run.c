@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 #define RESYNC_INTERVAL (15 * 60 * CLOCK_SECOND) /* as upstream's library */
-#define TRIM_INTERVAL (10 * CLOCK_SECOND)
+#define BURST 32
 /* Short requests at once; each connection keeps some 100 KiB. At 10 ms a request, 8 are 800 a second. */
 #define CONNECTIONS 8
 #define RECORD_CONNECTIONS 4
@@ -176,26 +176,22 @@ static int prepare(struct program *program, struct err *err)
     return informers_prepare(provisioner, err);
 }
 
-static void give_memory_back(void)
+void provisioner_worked(struct provisioner *provisioner)
 {
+    if (atomic_fetch_add(&provisioner->worked, 1) < BURST || kube_queue_len(provisioner->claims) > 0 ||
+        kube_queue_len(provisioner->volumes) > 0)
+        return;
+    atomic_store(&provisioner->worked, 0);
 #ifndef __SANITIZE_ADDRESS__ /* there the C library's own heap is never set up */
     malloc_trim(0);
 #endif
 }
 
-/* A burst of claims leaves a heap of holes behind: given back once it is quiet. */
 static void *resync_main(void *arg)
 {
     struct provisioner *provisioner = arg;
-    int64_t next = clock_mono(provisioner->clock) + RESYNC_INTERVAL;
-    while (!stop_sleep(provisioner->stop, provisioner->clock, TRIM_INTERVAL)) {
-        if (kube_queue_len(provisioner->claims) == 0 && kube_queue_len(provisioner->volumes) == 0)
-            give_memory_back();
-        if (clock_mono(provisioner->clock) < next)
-            continue;
-        next += RESYNC_INTERVAL;
+    while (!stop_sleep(provisioner->stop, provisioner->clock, RESYNC_INTERVAL))
         informers_resync(provisioner);
-    }
     return NULL;
 }
 

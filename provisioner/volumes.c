@@ -72,5 +72,6 @@ int volumes_work(void *arg, const char *name)
     }
     if (result < 0)
         log_error("Failed to work on a volume", kv_str("volume", name), kv_err(&err));
+    provisioner_worked(provisioner);
     return result;
 }
