@@ -132,6 +132,11 @@ $(foreach t,$(UNIT_SRC),$(eval $(call unit_rule,$(t))))
 unit-build: $(UNIT_BIN)
 unit: unit-build
 	@scripts/run-unit.sh $(UNIT_BIN)
+# what threads share: the libraries, under SAN=thread
+.PHONY: unit-thread
+UNIT_THREAD := $(filter $(LIBS:%=$(O)/tests/unit/%/%),$(UNIT_BIN))
+unit-thread: $(UNIT_THREAD)
+	@scripts/run-unit.sh $(UNIT_THREAD)
 
 # ---- the two commands ---------------------------------------------------------------------------------------------------
 .PHONY: demo test lint fmt bench install uninstall clean help
