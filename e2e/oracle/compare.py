@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What may differ between upstream's binder and berth-controller after the same sequence, and why. Everything else is a failure."""
+import collections
+import re
+
+import side  # noqa: F401  (finds norm.py)
+import norm
+
+RULES = {
+    "explanation": "berth adds to some events, in square brackets, why a claim waits",
+    "still waiting": "an event that says that a claim waits, of a claim that waits in no settled state: how often a claim is looked at while it is being bound is timing",
+    "conflict": "an event about a write that came too late, which is repeated",
+    "event budget": "a client sends 25 events about one object and then one in five minutes; the other side had used that up",
+    "killed": "events that were not sent yet die with the process",
+    "undetermined": "upstream gives several results for this sequence (map order, timing), berth's is one of them",
+    "undetermined, counted": "upstream gives several results for this sequence; in berth's as many volumes and claims are in each phase as in one of them, and nothing is bound wrongly",
+    "restless": "upstream itself does not come to rest with this sequence",
+}
+BUDGET = 25
+TEXT = re.compile(r" \[[^\[\]]*\]$")
+
+
+def pending(states, claim):
+    return any(claim in s["pvcs"] and s["pvcs"][claim]["status"].get("phase") == "Pending" for s in states)
+
+
+def budget_of(events, about):
+    return max((e["budget"] for e in events.values() if e["event"][0] == about), default=0)
+
+
+def event_rule(event, sender, other, killed):
+    """why only one side has it; None = no reason"""
+    if norm.NOISE.search(event[3] or ""):
+        return "conflict"
+    if event[0].startswith("PVC ") and event[2] in norm.WAITING and not pending(sender["states"] + other["states"], event[0][4:]):
+        return "still waiting"
+    if budget_of(other["events"], event[0]) >= BUDGET:
+        return "event budget"
+    return "killed" if killed else None
+
+
+def compare(up, berth, killed=False):
+    """(differences, rules used)"""
+    out, rules = [], collections.Counter()
+    for at, (a, b) in enumerate(zip(up["states"], berth["states"])):
+        if a != b:
+            out += ["[%s] %s" % (up["labels"][at], d) for d in norm.differences(a, b)]
+            break                   # what follows from it says nothing new
+    if up["api"] != berth["api"] and not out:
+        out.append("answers of the API server: want %s, got %s" % (up["api"], berth["api"]))
+    for first, second, text in ((up, berth, "event missing"), (berth, up, "event unexpected")):
+        for key in sorted(set(first["events"]) - set(second["events"])):
+            event = first["events"][key]["event"]
+            rule = event_rule(event, first, second, killed)
+            if rule:
+                rules[rule] += 1
+            else:
+                out.append("%s: %s" % (text, key))
+    for e in berth["events"].values():
+        if TEXT.search(e["raw"]) and e["event"][2] in norm.EXPLAINED and not TEXT.search(e["event"][3]):
+            rules["explanation"] += 1
+    return out, rules
+
+
+def counts(result):
+    return [norm.summary(s) for s in result["states"]]
+
+
+def wrong(result):
+    """the invariants that say something about any result; what merely waits is in the counts"""
+    return {b for s in result["states"] for b in norm.invariants(s) if "owns two Bound volumes" in b or "does not fit" in b or "Bound, but" in b}
+
+
+def accept(ups, berths, killed):
+    """Of several runs of one sequence: (differences, rules). Each of berth's results must be one of upstream's."""
+    rules = collections.Counter()
+    distinct = []
+    for u in ups:
+        if not any(u["states"] == d["states"] and u["api"] == d["api"] for d in distinct):
+            distinct.append(u)
+    for b in berths:
+        tries = [compare(u, b, killed) for u in ups]
+        best, used = min(tries, key=lambda t: len(t[0]))
+        if best:
+            usual = set.intersection(*(wrong(u) for u in ups))
+            if len(distinct) > 1 and counts(b) in [counts(u) for u in ups] and wrong(b) <= set.union(*(wrong(u) for u in ups)) | usual:
+                rules["undetermined, counted"] = 1
+                continue
+            return best, collections.Counter()
+        rules += used
+    if not rules["undetermined, counted"]:
+        rules["undetermined"] = 1
+    return [], rules
