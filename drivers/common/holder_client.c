@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define RETRY_PAUSE (50 * CLOCK_MS)
+#define CONNECT_PATIENCE (5 * CLOCK_SECOND) /* for a holder that is being replaced */
 #define ANSWER_MARGIN (500 * CLOCK_MS) /* the holder's deadline comes first, so that its reason reaches the caller */
 
 extern char **environ;
@@ -117,6 +118,8 @@ static int start_holder(const struct holder_client *client, struct err *err)
 static int connect_until(struct holder_client *client, int64_t deadline, struct err *err)
 {
     bool started = false;
+    int64_t patience = clock_mono(clock_real()) + CONNECT_PATIENCE;
+    deadline = deadline < patience ? deadline : patience;
     for (;;) {
         int fd = holder_packet_connect(client->socket, err);
         if (fd >= 0 || !err_is(err, ERR_UNAVAILABLE))

@@ -18,7 +18,8 @@
 #define LOCK_PATIENCE (10 * CLOCK_SECOND)
 #define LOCK_PAUSE (10 * CLOCK_MS)
 #define RECOUNT_QUIET (20 * CLOCK_SECOND) /* without a change, before a recount */
-#define RECOUNT_SHARE 200                 /* at most this part of the time is spent on it */
+#define RECOUNT_BUSY (60 * CLOCK_SECOND)  /* between two of a volume that is never quiet */
+#define RECOUNT_SHARE 1000                /* at most this part of the time is spent on it */
 
 /* ---- opening --------------------------------------------------------------------------------------------------------
  */
@@ -152,30 +153,40 @@ void volume_close(struct volume *volume)
             close(fds[i]);
 }
 
-int64_t volume_recount(struct volume *volume)
+/* 0 = counted. `alone`: nothing changes meanwhile. */
+static int count_again(struct volume *volume, bool alone, uint64_t changes, int64_t now)
 {
     struct scan_result count;
     auto_err struct err err = {0};
-    int64_t now = clock_mono(volume->clock);
-    uint64_t changes = account_changes(&volume->account);
-    if (changes != volume->recount_changes) { /* wait until it has been quiet */
-        volume->recount_changes = changes;
-        volume->recounted_at = 0;
-        return now + RECOUNT_QUIET;
+    if (alone)
+        account_enter(&volume->account, true);
+    int result = scan_volume(volume->handles, volume->data_fd, volume->orphans_fd, false, &count, &err);
+    if (alone) {
+        changes = account_changes(&volume->account);
+        account_leave(&volume->account);
     }
-    if (volume->recounted_at != 0) /* counted since the last change */
-        return now + RECOUNT_QUIET;
-    if (scan_volume(volume->handles, volume->data_fd, volume->orphans_fd, false, &count, &err) < 0) {
-        log_warn("Cannot count the volume again", kv_err(&err));
-        return now + RECOUNT_QUIET;
-    }
+    if (result < 0)
+        return log_warn("Cannot count the volume again", kv_err(&err)), -1;
     volume->recount_cost = clock_mono(volume->clock) - now;
     struct account_figures before = account_figures(&volume->account);
-    if (account_correct(&volume->account, changes, count.used, count.inodes)) {
-        volume->recounted_at = now;
-        log_v(2, "Counted again", kv_int("used", count.used), kv_int("was", before.used));
-    }
-    int64_t pause = volume->recount_cost * RECOUNT_SHARE;
+    if (!account_correct(&volume->account, changes, count.used, count.inodes))
+        return -1;
+    volume->recounted_at = now;
+    volume->counted_changes = changes;
+    log_v(2, "Counted again", kv_int("used", count.used), kv_int("was", before.used), kv_bool("alone", alone));
+    return 0;
+}
+
+int64_t volume_recount(struct volume *volume)
+{
+    int64_t now = clock_mono(volume->clock);
+    uint64_t changes = account_changes(&volume->account);
+    bool quiet = changes == volume->seen_changes;
+    bool overdue = now - volume->recounted_at > RECOUNT_BUSY + volume->recount_cost * RECOUNT_SHARE;
+    volume->seen_changes = changes;
+    if (changes != volume->counted_changes && (quiet || overdue))
+        count_again(volume, !quiet, changes, now);
+    int64_t pause = quiet ? volume->recount_cost * RECOUNT_SHARE : 0;
     return now + (pause > RECOUNT_QUIET ? pause : RECOUNT_QUIET);
 }
 

@@ -35,8 +35,8 @@ struct volume {
     struct volume_exchange *exchanges; /* in a file, so that it outlives the process; NULL on a read-only one */
     struct account account;
     struct node_table nodes;
-    int64_t recount_cost, recounted_at;
-    uint64_t recount_changes;
+    int64_t recount_cost, recounted_at;     /* how long a count takes, when the last one was made (monotonic) */
+    uint64_t counted_changes, seen_changes; /* of the account: at the last count, at the last look */
 };
 
 /* Opens and counts it; waits some seconds for a dying predecessor to let go. Without `reattach` the orphans of earlier
@@ -44,8 +44,9 @@ struct volume {
 int volume_open(struct volume *volume, const struct volume_options *options, struct err *err);
 void volume_close(struct volume *volume);
 
-/* Counts again when nothing changed for a while: file systems allocate metadata (extent blocks) later, when they write
- * data back, and nobody is told. Returns when to come again (monotonic). */
+/* File systems allocate metadata (extent blocks) later, when they write data back, and nobody is told: so it is counted
+ * again from time to time. When nothing has changed for a while, that disturbs nobody; in a volume that is never quiet
+ * the others have to wait for it, less than a thousandth of the time. Returns when to come again (monotonic). */
 int64_t volume_recount(struct volume *volume);
 
 /* The functions below return 0 or a descriptor, or -errno. */

@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define END_PATIENCE (3 * CLOCK_SECOND)  /* an unmounted file system's process ends within moments */
+#define END_PATIENCE CLOCK_SECOND        /* an unmounted file system's process ends within moments */
 #define STOP_PATIENCE (5 * CLOCK_SECOND) /* a process that was told to end */
 #define ID_MAX 128
 

@@ -17,7 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LOCK_PATIENCE (15 * CLOCK_SECOND)
+#define LOCK_PATIENCE (15 * CLOCK_SECOND) /* for one that has just handed over */
+#define LOCK_SHORT CLOCK_SECOND           /* for one that was killed */
 #define LOCK_PAUSE (20 * CLOCK_MS)
 
 struct options {
@@ -103,11 +104,11 @@ static char *default_state_directory(const char *socket_path)
 }
 
 /* One holder for a state directory; after a hand-over the old one is about to let go. */
-static int lock_state(const char *directory, struct stop *stop, struct err *err)
+static int lock_state(const char *directory, int64_t patience, struct stop *stop, struct err *err)
 {
     auto_free char *path = mem_printf("%s/lock", directory);
     auto_close int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    int64_t deadline = clock_mono(clock_real()) + LOCK_PATIENCE;
+    int64_t deadline = clock_mono(clock_real()) + patience;
     if (fd < 0)
         return err_set_errno(err, errno, "opening %s", path);
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
@@ -130,7 +131,7 @@ static int begin(struct holder *holder, const struct options *options, int *list
     bool taken = *listen_fd >= 0;
     if (!taken)
         table_clear(&holder->table);
-    *lock_fd = lock_state(holder->options.state_directory, holder->stop, err);
+    *lock_fd = lock_state(holder->options.state_directory, taken ? LOCK_PATIENCE : LOCK_SHORT, holder->stop, err);
     if (*lock_fd < 0)
         return -1;
     if (!taken) {

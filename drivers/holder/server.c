@@ -246,7 +246,11 @@ static void *serve_connection(void *arg)
     struct connections *all = connection->all;
     auto_err struct err err = {0};
     if (check_peer(connection->fd, &err) < 0) {
+        struct pollfd poller = {.fd = connection->fd, .events = POLLIN};
         log_warn("Refused a client", kv_err(&err));
+        /* what it says is taken away unseen: an answer before its question, or beside an unread one, would be lost */
+        if (poll(&poller, 1, 1000) > 0)
+            recv(connection->fd, &(char){0}, 1, MSG_DONTWAIT);
         fail(connection->fd, &err, clock_mono(all->holder->clock) + CLOCK_SECOND);
     } else {
         while (!stop_requested(all->holder->stop) && serve_one(all, connection->fd))

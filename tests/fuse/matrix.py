@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What programs expect of a file system: the checks of fuse-posix, on a volume and, to prove them, on a directory."""
+import os
+import random
+import re
+import subprocess
+import threading
+
+from lab import MIB
+
+
+def run(lab, directory, expected=52):
+    result = subprocess.run([f"{lab.programs}/fuse-posix", directory], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            text=True, timeout=600, check=False)
+    last = re.search(r"(\d+) passed, (\d+) failed\n$", result.stdout)
+    bad = [line for line in result.stdout.splitlines() if not line.startswith("ok ")]
+    assert last and result.returncode == 0, "\n".join(bad)
+    assert int(last.group(1)) >= expected
+
+
+def test_on_a_plain_directory(lab):
+    directory = f"{lab.root}/plain"
+    os.mkdir(directory)
+    run(lab, directory)
+
+
+def test_on_a_volume(lab):
+    volume = lab.volume(256 * MIB)
+    os.chmod(volume.path, 0o755)
+    run(lab, volume.path)
+    volume.settle()
+
+
+def test_after_a_takeover(lab):
+    volume = lab.volume(256 * MIB)
+    os.chmod(volume.path, 0o755)
+    volume.kill()
+    run(lab, volume.path)
+    volume.settle()
+    assert os.listdir(volume.directory + "/orphans") == []
+
+
+def test_while_processes_are_killed(lab):
+    volume = lab.volume(256 * MIB)
+    os.chmod(volume.path, 0o755)
+    stop = threading.Event()
+    kills = [0]
+
+    def killer():
+        dice = random.Random(7)
+        while not stop.wait(dice.uniform(0.01, 0.15)):
+            volume.kill()
+            kills[0] += 1
+
+    thread = threading.Thread(target=killer)
+    thread.start()
+    try:
+        run(lab, volume.path)
+    finally:
+        stop.set()
+        thread.join()
+    assert kills[0] > 5, kills
+    volume.settle()
