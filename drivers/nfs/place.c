@@ -11,6 +11,12 @@
 #define TENANT "#v#"
 #define PAGE_BYTES 16384U
 
+/* Done, or somebody else has done it: a directory that went after its handle was got is stale. */
+static bool gone(int error)
+{
+    return error == 0 || error == ENOENT || error == ESTALE;
+}
+
 static char *shadow(const char *path)
 {
     return mem_printf(RESERVED_DIRECTORY "/tree/%s", path);
@@ -40,7 +46,7 @@ static int drop_file(struct area *area, const char *path, const char *name, stru
     int error = share_walk(area->share, place, &dir, NULL);
     if (error == 0)
         error = share_unlink(area->share, &dir, name);
-    return error == 0 || error == ENOENT ? 0 : share_fail(area->share, error, err, "removing %s/%s", place, name);
+    return gone(error) ? 0 : share_fail(area->share, error, err, "removing %s/%s", place, name);
 }
 
 int place_claim(struct area *area, const char *path, const char *id, struct err *err)
@@ -129,7 +135,7 @@ int place_look(struct area *area, const char *path, const char *id, struct place
     int error = share_walk(area->share, name, &dir, NULL);
     if (error == 0)
         error = look_here(area, &dir, id, place);
-    return error == 0 || error == ENOENT ? 0 : share_fail(area->share, error, err, "looking who lives in %s", path);
+    return gone(error) ? 0 : share_fail(area->share, error, err, "looking who lives in %s", path);
 }
 
 /* 0 = the directory is gone (or was not ours to remove and nothing of ours is left), 1 = it stays. */
@@ -148,7 +154,7 @@ static int prune_one(struct area *area, const char *path, bool real, struct err 
             error = share_rmdir(area->share, &parent, name);
         if (error == ENOTEMPTY || error == EEXIST || error == ENOTDIR)
             return 1; /* something else is in it */
-        if (error != 0 && error != ENOENT)
+        if (!gone(error))
             return share_fail(area->share, error, err, "removing the empty directory %s", path);
     }
     if (place.made && drop_file(area, path, MADE, err) < 0)
@@ -161,7 +167,7 @@ static int prune_one(struct area *area, const char *path, bool real, struct err 
         error = share_rmdir(area->share, &parent, name);
     if (error == ENOTEMPTY || error == EEXIST)
         return 1;
-    return error == 0 || error == ENOENT ? 0 : share_fail(area->share, error, err, "removing %s", hidden);
+    return gone(error) ? 0 : share_fail(area->share, error, err, "removing %s", hidden);
 }
 
 int place_prune(struct area *area, const char *path, struct err *err)
