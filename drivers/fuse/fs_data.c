@@ -27,11 +27,25 @@ static int open_file(struct fs_worker *worker, uint64_t node_id, int flags)
     return fd < 0 ? fd : 0;
 }
 
+/* Counts what the file system has allocated beside the data since the last write. */
+static void charge_again(struct volume *volume, struct node *node)
+{
+    pthread_mutex_lock(&node->lock);
+    if (node->charged >= 0 && node->data_fd >= 0) {
+        account_enter(&volume->account, false);
+        room_used_data(volume, node, node->data_fd, 0, NULL);
+    }
+    pthread_mutex_unlock(&node->lock);
+}
+
 static void release(struct volume *volume, uint64_t node_id)
 {
     struct node *node = node_find(&volume->nodes, node_id);
-    if (node != NULL)
+    if (node != NULL) {
         node_released(&volume->nodes, node);
+        if (!node_is_open(&volume->nodes, node)) /* what it is charged with is forgotten with it */
+            charge_again(volume, node);
+    }
     node_put(&volume->nodes, node);
 }
 
@@ -301,6 +315,7 @@ void fs_fsync(fuse_req_t req, fuse_ino_t node_id, int data_only, struct fuse_fil
     }
     pthread_mutex_unlock(&node->lock); /* takes long: writers go on */
     int error = (data_only ? fdatasync(fd) : fsync(fd)) == 0 ? 0 : errno;
+    charge_again(volume, node);
     node_put(&volume->nodes, node);
     fuse_reply_err(req, error);
 }
