@@ -19,7 +19,6 @@
 
 #include <fcntl.h>
 #include <limits.h>
-#include <malloc.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -183,7 +182,7 @@ void provisioner_worked(struct provisioner *provisioner)
         return;
     atomic_store(&provisioner->worked, 0);
 #ifndef __SANITIZE_ADDRESS__ /* there the C library's own heap is never set up */
-    malloc_trim(0);
+    mem_trim();
 #endif
 }
 

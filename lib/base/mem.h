@@ -26,6 +26,10 @@ char *mem_vprintf(const char *format, va_list args) __attribute__((format(printf
 /* Overwrites secrets before their memory is given back; the compiler may not leave it out. */
 void mem_wipe(void *data, size_t size);
 
+/* After a burst: the heap's empty pages go back to the system. Does nothing under sanitizers, whose heap is another
+ * one. */
+void mem_trim(void);
+
 #define mem_new(type) ((type *)mem_calloc(1, sizeof(type)))
 #define ARRAY_LEN(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -5,8 +5,6 @@
 #include "lib/base/mem.h"
 #include "lib/base/stop.h"
 
-#include <malloc.h>
-
 #define IDLE_TIME (5 * CLOCK_SECOND)
 #define LIGHT_EXTRA 4
 #define WAITING_MAX ((size_t)1024)
@@ -103,7 +101,7 @@ static void leave(struct csi_pool *pool)
     if (has_before)
         thread_join(before);
     if (after_burst)
-        malloc_trim(0); /* drivers are small and long-lived: what the burst needed goes back to the system */
+        mem_trim(); /* drivers are small and long-lived: what the burst needed goes back to the system */
 }
 
 static void *work(void *arg)

@@ -5,7 +5,6 @@
 #include "lib/base/stop.h"
 #include "lib/kube/client_handle.h"
 
-#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -255,7 +254,7 @@ static void give_memory_back(struct kube_io *io)
     pthread_mutex_unlock(&io->mutex);
     if (quiet)
         curl_multi_cleanup(old);
-    malloc_trim(0);
+    mem_trim();
     io->busy = !quiet;
 }
 

@@ -5,7 +5,6 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
-#include <malloc.h>
 #include <string.h>
 
 #define PAGE_SIZE 500
@@ -198,7 +197,7 @@ int kube_list(struct kube_client *client, const struct kube_kind *kind, const st
     free(listing.next);
     /* glibc keeps what thousands of small parse trees have left behind */
     if (listing.bytes > TRIM_THRESHOLD)
-        malloc_trim(0);
+        mem_trim();
     if (resource_version != NULL)
         *resource_version = listing.resource_version;
     return result == 0 ? 0 : err_wrap(err, "list %s", kind->plural);

@@ -20,7 +20,6 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
-#include <malloc.h>
 #include <stdatomic.h>
 
 /* upstream's: starts at 800 ms, doubles, starts anew after two minutes without a failure; jitter up to as much again */
@@ -135,7 +134,7 @@ static void finish_list(struct kube_reflector *reflector, uint64_t version, bool
     reflector->reset = false;
     reflector->listed = true;
     reflector->version = version;
-    malloc_trim(0); /* the JSON of a list is large, and glibc would keep its memory for good */
+    mem_trim(); /* the JSON of a list is large, and glibc would keep its memory for good */
     pthread_mutex_lock(&reflector->lock);
     bool first = !reflector->stats.synced;
     reflector->stats.synced = true;
