@@ -115,6 +115,13 @@ static int start_http(struct program *program, struct err *err)
     return observe_http_start(program->http, endpoint, err);
 }
 
+static void collect_leader(struct metrics *registry, void *arg)
+{
+    const struct program *program = arg;
+    controller_metrics_leader(registry, program->options.lease_name, kube_leader_leading(program->leader),
+                              kube_leader_slow_renewals(program->leader));
+}
+
 static int start_leader(struct program *program, struct err *err)
 {
     const struct controller_options *options = &program->options;
@@ -135,7 +142,10 @@ static int start_leader(struct program *program, struct err *err)
         .on_lost = on_lost,
         .on_lost_arg = program,
     };
-    return kube_leader_start(&leader, &program->leader, err);
+    if (kube_leader_start(&leader, &program->leader, err) != 0)
+        return -1;
+    metrics_on_scrape(program->metrics, collect_leader, program);
+    return 0;
 }
 
 static int start(struct program *program, struct err *err)

@@ -20,6 +20,8 @@ enum {
     DEFAULT_CLASS_TOTAL,
     DEFAULT_CLASS_ERRORS,
     OTHER_BINDER,
+    LEADER_STATUS,
+    LEADER_SLOW_PATH,
     FAMILY_COUNT,
 };
 static const struct metric_family families[FAMILY_COUNT] = {
@@ -72,6 +74,14 @@ static const struct metric_family families[FAMILY_COUNT] = {
     [OTHER_BINDER] = {.name = "berth_controller_other_binder_total",
                       .help = "How often another controller was found working on the same volumes and claims.",
                       .type = METRIC_COUNTER},
+    [LEADER_STATUS] = {.name = "leader_election_master_status",
+                       .help = "1 while this process holds the lease of that name, 0 while it stands by.",
+                       .type = METRIC_GAUGE,
+                       .labels = {"name"}},
+    [LEADER_SLOW_PATH] = {.name = "leader_election_slowpath_total",
+                          .help = "Renewals of the lease of that name that took more than one request.",
+                          .type = METRIC_COUNTER,
+                          .labels = {"name"}},
 };
 
 struct start {
@@ -232,4 +242,11 @@ void controller_metrics_default_class(struct controller_metrics *metrics, bool f
 void controller_metrics_other_binder(struct controller_metrics *metrics, uint64_t fights)
 {
     metric_set(metrics->registry, &families[OTHER_BINDER], (double)fights, NULL);
+}
+
+void controller_metrics_leader(struct metrics *registry, const char *lease, bool leading, uint64_t slow_renewals)
+{
+    const char *const labels[] = {lease};
+    metric_set(registry, &families[LEADER_STATUS], leading ? 1 : 0, labels);
+    metric_set(registry, &families[LEADER_SLOW_PATH], (double)slow_renewals, labels);
 }

@@ -30,5 +30,7 @@ void controller_metrics_plugin_call(struct controller_metrics *metrics, const ch
                                     bool failed, int64_t took);
 void controller_metrics_default_class(struct controller_metrics *metrics, bool failed);
 void controller_metrics_other_binder(struct controller_metrics *metrics, uint64_t fights);
+/* At scrape time, with leader election only; in the registry, since a process that stands by has these, too. */
+void controller_metrics_leader(struct metrics *registry, const char *lease, bool leading, uint64_t slow_renewals);
 
 #endif

@@ -120,12 +120,28 @@ static void test_others(void **state)
     close_scene(&scene);
 }
 
+static void test_leader(void **state)
+{
+    (void)state;
+    struct scene scene;
+    open_scene(&scene);
+    assert_line(&scene, "leader_election", false); /* nothing without leader election */
+    controller_metrics_leader(scene.registry, "berth-controller", false, 0);
+    assert_line(&scene, "leader_election_master_status{name=\"berth-controller\"} 0\n", true);
+    assert_line(&scene, "leader_election_slowpath_total{name=\"berth-controller\"} 0\n", true);
+    controller_metrics_leader(scene.registry, "berth-controller", true, 2);
+    assert_line(&scene, "leader_election_master_status{name=\"berth-controller\"} 1\n", true);
+    assert_line(&scene, "leader_election_slowpath_total{name=\"berth-controller\"} 2\n", true);
+    close_scene(&scene);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_collector),
         cmocka_unit_test(test_operations),
         cmocka_unit_test(test_others),
+        cmocka_unit_test(test_leader),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
