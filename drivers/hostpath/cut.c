@@ -11,41 +11,49 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What programs have mapped and changed is not in the files yet. Only a file system that answers is asked. */
+/* What programs have mapped and changed is in the kernel's cache of the FUSE mount, not in the files below it yet. Only
+ * a file system that answers is asked. */
 static void write_out(struct hostpath *driver, const struct volume *volume)
 {
     auto_err struct err ignored = {0};
     struct holder_stats stats;
-    if (volume->backend == BACKEND_FUSE &&
-        (driver->holder == NULL || holder_volume_stats(driver->holder, volume->id, &stats, CLOCK_SECOND, &ignored) < 0))
+    if (driver->holder == NULL || holder_volume_stats(driver->holder, volume->id, &stats, CLOCK_SECOND, &ignored) < 0)
         return;
     auto_close int fd = open(volume->staging_path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0 && syncfs(fd) != 0)
         log_error("Cannot write out a volume before its copy", kv_str("volume", volume->id), kv_int("errno", errno));
 }
 
+/* With the volume locked, so that nobody unmounts it between the look and the pause. */
+static int pause_locked(struct hostpath *driver, const struct volume *volume, struct cut_pause *pause, bool *attached,
+                        struct err *err)
+{
+    auto_mounts struct mount_list mounts = {0};
+    const struct backend *backend = backend_of(volume);
+    if (volume->staging_path == NULL || volume->block || volume->backend == BACKEND_PLAIN)
+        return 0;
+    if (mount_list_read(&mounts, err) < 0 ||
+        backend->is_attached(driver, volume, volume->staging_path, &mounts, attached, err) < 0)
+        return -1;
+    if (!*attached || backend->freeze == NULL)
+        return 0;
+    pause->handle = backend->freeze(volume->staging_path, err);
+    return pause->handle < 0 ? -1 : 0;
+}
+
 int cut_pause_begin(struct hostpath *driver, const char *volume_id, struct cut_pause *pause, struct err *err)
 {
     auto_keylock struct keylock_hold hold = {0};
     auto_volume struct volume *volume = NULL;
-    auto_mounts struct mount_list mounts = {0};
     bool attached = false;
     pause->handle = -1;
-    if (hostpath_lock_volume(driver, volume_id, &hold, &volume, err) < 0 || volume->staging_path == NULL ||
-        volume->block)
-        return volume == NULL ? -1 : 0;
-    const struct backend *backend = backend_of(volume);
-    if (mount_list_read(&mounts, err) < 0 ||
-        backend->is_attached(driver, volume, volume->staging_path, &mounts, &attached, err) < 0)
+    if (hostpath_lock_volume(driver, volume_id, &hold, &volume, err) < 0 ||
+        pause_locked(driver, volume, pause, &attached, err) < 0)
         return -1;
-    if (!attached)
-        return 0;
-    if (backend->freeze == NULL) {
+    keylock_release(&hold);
+    if (attached && volume->backend == BACKEND_FUSE && !volume->block)
         write_out(driver, volume);
-        return 0;
-    }
-    pause->handle = backend->freeze(volume->staging_path, err);
-    return pause->handle < 0 ? -1 : 0;
+    return 0;
 }
 
 void cut_pause_end(struct cut_pause *pause)

@@ -14,9 +14,11 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define SECTOR 512
+#define LOOP_MAJOR 7
 #define FORMAT_TIMEOUT (120 * CLOCK_SECOND)
 #define RESIZE_TIMEOUT (600 * CLOCK_SECOND)
 #define COPY_TRIES 3
@@ -78,6 +80,19 @@ int image_format(const char *path, int64_t size, struct stop *stop, struct err *
     return -1;
 }
 
+/* The root of a file system on a loop device. Should somebody have unmounted it meanwhile, the path would lead to the
+ * host's own file system, and pausing that would stop the machine. */
+static int open_mount(const char *mount_point, struct err *err)
+{
+    struct stat st;
+    auto_close int fd = open(mount_point, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0)
+        return err_set_errno(err, errno, "opening %s", mount_point);
+    if (major(st.st_dev) != LOOP_MAJOR)
+        return err_set(err, ERR_IO, "%s is not on a loop device any more", mount_point);
+    return mem_take_fd(&fd);
+}
+
 /* Fields of the superblock, which lies at byte 1024; all little-endian. */
 #define SUPERBLOCK_AT 1024
 #define SUPERBLOCK_MAGIC 0xef53
@@ -112,9 +127,11 @@ int image_ext4_is_short(int image, bool *is_short, struct err *err)
 int image_resize_mounted(const char *mount_point, int64_t device_bytes, struct err *err)
 {
     struct statfs fs;
-    auto_close int fd = open(mount_point, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 || fstatfs(fd, &fs) != 0)
-        return err_set_errno(err, errno, "opening %s", mount_point);
+    auto_close int fd = open_mount(mount_point, err);
+    if (fd < 0)
+        return -1;
+    if (fstatfs(fd, &fs) != 0)
+        return err_set_errno(err, errno, "statfs of %s", mount_point);
     uint64_t blocks = (uint64_t)device_bytes / (uint64_t)fs.f_bsize;
     if (ioctl(fd, EXT4_IOC_RESIZE_FS, &blocks) == 0)
         return 0;
@@ -141,9 +158,9 @@ int image_resize_unmounted(const char *path, struct err *err)
 
 int image_freeze(const char *mount_point, struct err *err)
 {
-    auto_close int fd = open(mount_point, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    auto_close int fd = open_mount(mount_point, err);
     if (fd < 0)
-        return err_set_errno(err, errno, "opening %s", mount_point);
+        return -1;
     if (ioctl(fd, FIFREEZE, 0) != 0)
         return errno == EBUSY ? csi_fail(err, CSI_ABORTED, "another snapshot has paused the writes to %s", mount_point)
                               : err_set_errno(err, errno, "pausing writes to %s", mount_point);
@@ -161,7 +178,8 @@ void image_thaw(int handle)
 
 void image_thaw_mount(const char *mount_point)
 {
-    auto_close int fd = open(mount_point, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    auto_err struct err ignored = {0};
+    auto_close int fd = open_mount(mount_point, &ignored);
     if (fd >= 0 && ioctl(fd, FITHAW, 0) == 0)
         log_info("Writes to a file system that an interrupted snapshot had paused go on", kv_str("mount", mount_point));
 }
