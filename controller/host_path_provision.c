@@ -110,7 +110,10 @@ static int check(struct provision_job *job, struct err *err)
     const char *node = kube_annotation(&job->claim->object, KUBE_ANN_SELECTED_NODE);
     auto_unref struct kube_object *object = NULL;
     if (!str_empty(node) && kube_get(controller->client, &kube_kind_node, NULL, node, &object, err) != 0) {
-        auto_free char *text = mem_printf("Failed to get target node: %s", kube_error_message(err));
+        /* upstream asks its cache, which words it a little differently than the API server */
+        auto_free char *text = err_is(err, ERR_NOT_FOUND)
+                                   ? mem_printf("Failed to get target node: node \"%s\" not found", node)
+                                   : mem_printf("Failed to get target node: %s", kube_error_message(err));
         return refuse(job, err, mem_take(text));
     }
     return 0;

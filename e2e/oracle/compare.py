@@ -10,13 +10,18 @@ RULES = {
     "explanation": "berth adds to some events, in square brackets, why a claim waits",
     "still waiting": "an event that says that a claim waits, of a claim that waits in no settled state: how often a claim is looked at while it is being bound is timing",
     "conflict": "an event about a write that came too late, which is repeated",
+    "class in flight": "class and claim came at the same time, in two watches: who hears of the claim first says that there is no such class",
+    "shared template": "upstream changes one pod template for all volumes that it recycles at the same time, so pods get the names of other volumes and are found to be there already",
     "event budget": "a client sends 25 events about one object and then one in five minutes; the other side had used that up",
     "killed": "events that were not sent yet die with the process",
     "undetermined": "upstream gives several results for this sequence (map order, timing), berth's is one of them",
+    "quicker": "berth looked between two operations that followed each other at once; upstream gives the same result when there is a pause between them",
     "undetermined, counted": "upstream gives several results for this sequence; in berth's as many volumes and claims are in each phase as in one of them, and nothing is bound wrongly",
+    "no recycler": "a volume that no plugin can recycle is Failed and says so; berth does not try again and so does not repeat that pods use it",
     "restless": "upstream itself does not come to rest with this sequence",
 }
 BUDGET = 25
+TEMPLATE = re.compile(r"^Recycle failed: (failed to recycle volume: recycler pod was deleted|failed to delete (old )?recycler pod|old recycler pod found)")
 TEXT = re.compile(r" \[[^\[\]]*\]$")
 
 
@@ -24,16 +29,26 @@ def pending(states, claim):
     return any(claim in s["pvcs"] and s["pvcs"][claim]["status"].get("phase") == "Pending" for s in states)
 
 
+def no_recycler(states, volume):
+    return any(s["pvs"].get(volume, {}).get("status", {}).get("message") == "No recycler plugin found for the volume!" for s in states)
+
+
 def budget_of(events, about):
     return max((e["budget"] for e in events.values() if e["event"][0] == about), default=0)
 
 
-def event_rule(event, sender, other, killed):
+def event_rule(event, sender, other, up, killed):
     """why only one side has it; None = no reason"""
     if norm.NOISE.search(event[3] or ""):
         return "conflict"
     if event[0].startswith("PVC ") and event[2] in norm.WAITING and not pending(sender["states"] + other["states"], event[0][4:]):
         return "still waiting"
+    if (event[0], event[3]) in [tuple(x) for x in sender["in flight"]]:
+        return "class in flight"
+    if sender is up and event[2] == "VolumeFailedRecycle" and TEMPLATE.search(event[3]):
+        return "shared template"
+    if event[2] == "VolumeFailedRecycle" and event[3].startswith("Volume is used by pods") and no_recycler(other["states"], event[0][3:]):
+        return "no recycler"
     if budget_of(other["events"], event[0]) >= BUDGET:
         return "event budget"
     return "killed" if killed else None
@@ -51,7 +66,7 @@ def compare(up, berth, killed=False):
     for first, second, text in ((up, berth, "event missing"), (berth, up, "event unexpected")):
         for key in sorted(set(first["events"]) - set(second["events"])):
             event = first["events"][key]["event"]
-            rule = event_rule(event, first, second, killed)
+            rule = event_rule(event, first, second, up, killed)
             if rule:
                 rules[rule] += 1
             else:
@@ -71,8 +86,9 @@ def wrong(result):
     return {b for s in result["states"] for b in norm.invariants(s) if "owns two Bound volumes" in b or "does not fit" in b or "Bound, but" in b}
 
 
-def accept(ups, berths, killed):
-    """Of several runs of one sequence: (differences, rules). Each of berth's results must be one of upstream's."""
+def accept(ups, berths, paused, killed):
+    """Of several runs of one sequence: (differences, rules). Each of berth's results must be one of upstream's, of those with
+    pauses at worst."""
     rules = collections.Counter()
     distinct = []
     for u in ups:
@@ -81,6 +97,9 @@ def accept(ups, berths, killed):
     for b in berths:
         tries = [compare(u, b, killed) for u in ups]
         best, used = min(tries, key=lambda t: len(t[0]))
+        if best and any(not compare(u, b, killed)[0] for u in paused):
+            rules["quicker"] = 1
+            continue
         if best:
             usual = set.intersection(*(wrong(u) for u in ups))
             if len(distinct) > 1 and counts(b) in [counts(u) for u in ups] and wrong(b) <= set.union(*(wrong(u) for u in ups)) | usual:
@@ -88,6 +107,6 @@ def accept(ups, berths, killed):
                 continue
             return best, collections.Counter()
         rules += used
-    if not rules["undetermined, counted"]:
+    if not rules["undetermined, counted"] and not rules["quicker"] and any(compare(u, b, killed)[0] for u, b in zip(ups, berths)):
         rules["undetermined"] = 1
     return [], rules

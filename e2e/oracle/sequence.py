@@ -3,7 +3,7 @@
 and number give the same sequence. An operation is plain data, so that a sequence can be saved, shrunk and run again.
 
   {"do": "create", "object": {...}}   {"do": "delete", "kind", "name"}   {"do": "finalize", "kind", "name"}
-  {"do": "patch", "kind", "name", "patch", "sub"?}
+  {"do": "patch", "kind", "name", "patch", "sub"?}                            {"do": "pause"}: until nothing moves
 
 In all strings {t} is the tag that keeps the objects of one sequence apart from the others', {uid:c1} the present (or last)
 uid of the claim c1, and {ghost} nobody's uid. What names an object that does not exist is part of the game: the API server's
@@ -13,7 +13,7 @@ import random
 
 STEPS = 9                   # after the first, which makes the stock
 SPEC = 2                    # raised when the same seed means another sequence than before
-VOLUMES = ["v0", "v1", "v2", "v3", "v4", "v5x"]          # recycler pods of those with an x fail
+VOLUMES = ["v0", "v1", "v2", "v3", "v4", "v5x"]          # the first recycler pod of one with an x fails
 CLAIMS = ["c0", "c1", "c2", "c3", "c4"]
 CLASSES = ["ext", "late", "none", "dir"]                 # external; WaitForFirstConsumer; no provisioner; the in-tree hostPath
 PODS = ["p0", "p1"]
@@ -292,6 +292,42 @@ class Maker:
 
 def make(seed, number, classless=False):
     return {"seed": seed, "number": number, "steps": Maker(seed, number, classless).make()}
+
+
+def with_pauses(seq, n):
+    """the same, with pauses at random between the operations of a step; the first variants have them everywhere"""
+    r = random.Random(n)
+    steps = []
+    for step in seq["steps"]:
+        out = step[:1]
+        for op in step[1:]:
+            if n < 4 or r.random() < 0.5:
+                out.append({"do": "pause"})
+            out.append(op)
+        steps.append(out)
+    return dict(seq, steps=[seq["steps"][0]] + steps[1:])
+
+
+def in_flight(seq):
+    """claims and classes that are made or changed in one step: which of the two a binder hears of first is chance"""
+    out = set()
+    for step in seq["steps"]:
+        classes = [op["object"]["metadata"]["name"].replace("{t}", "t") for op in step if op["do"] == "create" and op["object"]["kind"] == "StorageClass"]
+        claims = [op["object"]["metadata"]["name"] for op in step if op["do"] == "create" and op["object"]["kind"] == "PersistentVolumeClaim"]
+        claims += [op["name"] for op in step if op["do"] == "patch" and op["kind"] == "PersistentVolumeClaim"]
+        out |= {("PVC t/" + claim, 'storageclass.storage.k8s.io "%s" not found' % cls) for claim in claims for cls in classes}
+    return out
+
+
+def parts(step):
+    """the operations between pauses"""
+    out = [[]]
+    for op in step:
+        if op["do"] == "pause":
+            out.append([])
+        else:
+            out[-1].append(op)
+    return out
 
 
 def substitute(value, find):

@@ -124,14 +124,21 @@ class Binder:
 
 
 class Recyclers(Kubelet):
-    """a pod succeeds, or fails when its volume's name ends in x"""
+    """A pod succeeds; the first one of a volume whose name ends in x fails."""
+
+    def __init__(self, target):
+        Kubelet.__init__(self, target)
+        self.failed = set()
 
     def event(self, typ, pod):
         m = pod["metadata"]
         if typ != "ADDED" or not m["name"].startswith("recycler-for-"):
             return
+        fail = m["name"].endswith("x") and m["name"] not in self.failed
+        if fail:
+            self.failed.add(m["name"])
         try:
-            self.act(pod, "fail:disk is full" if m["name"].endswith("x") else "succeed")
+            self.act(pod, "fail:disk is full" if fail else "succeed")
         except ApiError:
             pass
 
