@@ -38,7 +38,8 @@ no_paths() {
 }
 check clang-format clang-format --dry-run -Werror "${sources[@]}"
 check cppcheck cppcheck --enable=warning,performance,portability --inline-suppr --error-exitcode=1 --quiet \
-    --suppress=missingIncludeSystem --std=c11 -D_GNU_SOURCE -I. -j "$(nproc)" "${units[@]}"
+    --suppress=missingIncludeSystem --std=c11 -D_GNU_SOURCE '-Djson_array_foreach(array,index,value)=for(;;)' \
+    '-Djson_object_foreach(object,key,value)=for(;;)' -I. -j "$(nproc)" "${units[@]}"
 check shellcheck shellcheck -x "${scripts[@]}"
 check paths no_paths
 check clang-tidy tidy
