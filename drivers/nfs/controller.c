@@ -260,8 +260,8 @@ static int controller_expand_volume(void *arg, const Csi__V1__ControllerExpandVo
     /* a volume of csi-driver-nfs gets its record, and with it its size, now */
     if (record.capacity < wanted) {
         record.capacity = wanted;
-        if (area_open(share, &area, err) < 0 || record_save(&area, &area.volumes, &record, err) < 0 ||
-            place_claim(&area, record.sub_dir, record.id, err) < 0)
+        if (area_open(share, &area, err) < 0 || place_claim(&area, record.sub_dir, record.id, err) < 0 ||
+            record_save(&area, &area.volumes, &record, err) < 0)
             return -1;
     }
     reply->capacity_bytes = record.capacity;

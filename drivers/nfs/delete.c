@@ -189,9 +189,10 @@ static int adopt(struct area *area, const struct handle *handle, struct record *
     record->sub_dir = mem_strdup(handle->sub_dir);
     record->on_delete = handle->on_delete;
     record->state = RECORD_READY;
-    if (record_save(area, &area->volumes, record, err) < 0)
+    /* the claim first: a record without one means that the directory was moved away already */
+    if (place_claim(area, record->sub_dir, record->id, err) < 0)
         return -1;
-    return place_claim(area, record->sub_dir, record->id, err);
+    return record_save(area, &area->volumes, record, err);
 }
 
 static int find_or_adopt(struct nfs_driver *driver, struct area *area, const struct handle *handle,

@@ -4,6 +4,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
+#include "lib/csi/method.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,8 +14,8 @@
 struct cause {
     int step; /* enum share_step_kind or ANY_STEP */
     int error;
-    enum err_code code;
-    const char *hint; /* NULL = the error says it all */
+    enum err_code code; /* ERR_RPC = RESOURCE_EXHAUSTED */
+    const char *hint;   /* NULL = the error says it all */
 };
 
 /* The first that fits counts. */
@@ -31,11 +32,11 @@ static const struct cause causes[] = {
     {STEP_PORT, ETIMEDOUT, ERR_TIMEOUT,
      "no answer: a firewall may let through NFS but not rpcbind (port 111) and mountd, which version 3 needs"},
     {STEP_MOUNT, EACCES, ERR_FORBIDDEN,
-     "the server does not export it to this client: check the export list (is our address in it?), and whether it "
-     "wants a privileged source port (option `insecure`, or CAP_NET_BIND_SERVICE for this driver)"},
+     "there is no such export, or not for this client: check `share` in the storage class, the export list (is our "
+     "address in it?), and whether it wants a privileged source port (option `insecure`, or CAP_NET_BIND_SERVICE for this driver)"},
     {STEP_MOUNT, EPERM, ERR_FORBIDDEN,
-     "the server does not export it to this client: check the export list (is our address in it?), and whether it "
-     "wants a privileged source port (option `insecure`, or CAP_NET_BIND_SERVICE for this driver)"},
+     "there is no such export, or not for this client: check `share` in the storage class, the export list (is our "
+     "address in it?), and whether it wants a privileged source port (option `insecure`, or CAP_NET_BIND_SERVICE for this driver)"},
     {STEP_MOUNT, ENOENT, ERR_INVALID, "there is no such export: check `share` in the storage class"},
     {STEP_ROOT, ENOENT, ERR_INVALID,
      "there is no such export for this client: check `share` in the storage class (version 4 paths start at the "
@@ -53,8 +54,8 @@ static const struct cause causes[] = {
     {ANY_STEP, EPERM, ERR_FORBIDDEN,
      "the export may squash this user (root_squash, all_squash), who then may not change owners and modes"},
     {ANY_STEP, EROFS, ERR_FORBIDDEN, "the export is read-only (option `ro`) for this client"},
-    {ANY_STEP, ENOSPC, ERR_IO, "the server's file system is full"},
-    {ANY_STEP, EDQUOT, ERR_IO, "the server's quota for this user is used up"},
+    {ANY_STEP, ENOSPC, ERR_RPC, "the server's file system is full"},
+    {ANY_STEP, EDQUOT, ERR_RPC, "the server's quota for this user is used up"},
     {ANY_STEP, ESTALE, ERR_IO, "the directory was removed or the export was changed on the server meanwhile"},
     {ANY_STEP, ETIMEDOUT, ERR_TIMEOUT, "the server does not answer (down, frozen, or unreachable)"},
     {ANY_STEP, ECONNRESET, ERR_UNAVAILABLE, "the connection was lost: the server stopped or was restarted"},
@@ -87,5 +88,7 @@ int share_explain(const struct share_location *location, const struct share_cred
         str_addf(&text, ": %s", cause->hint);
     if (cause == NULL && !str_empty(detail))
         str_addf(&text, " (%s)", detail);
+    if (cause != NULL && cause->code == ERR_RPC)
+        return csi_fail(err, CSI_RESOURCE_EXHAUSTED, "%s", str_text(&text));
     return err_set(err, cause != NULL ? cause->code : ERR_IO, "%s", str_text(&text));
 }

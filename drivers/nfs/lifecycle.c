@@ -79,8 +79,10 @@ static int fill_incoming(struct area *area, const struct record *record, const s
     if (error != 0)
         return share_fail(share, error, err, "making the directory of the copy");
     struct copy copy = {.progress = log_progress, .arg = record->id};
-    if (share_copy_tree(source->share, &source->directory, share, fh, &copy, err) < 0)
+    if (share_copy_tree(source->share, &source->directory, share, fh, &copy, err) < 0) {
+        remove_tree(share, &area->incoming, record->id, &removal, NULL); /* a full disk needs the room at once */
         return -1;
+    }
     if (copy.owner_lost > 0)
         log_warn("The server does not let this driver set owners: they are lost in the copy",
                  kv_str("volume", record->id), kv_int("entries", copy.owner_lost));

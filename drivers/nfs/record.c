@@ -143,7 +143,10 @@ int record_save(struct area *area, const struct share_fh *dir, const struct reco
 int record_remove(struct area *area, const struct share_fh *dir, const char *id, struct err *err)
 {
     auto_free char *name = mem_printf("%s" SUFFIX, id);
-    int error = share_unlink(area->share, dir, name);
+    auto_free char *fresh = mem_printf(SHARE_FRESH_PREFIX "%s", name);
+    int error = share_unlink(area->share, dir, fresh); /* a write that was cut short */
+    if (error == 0 || error == ENOENT)
+        error = share_unlink(area->share, dir, name);
     return error == 0 || error == ENOENT ? 0 : share_fail(area->share, error, err, "removing record %s", name);
 }
 

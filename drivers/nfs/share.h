@@ -222,6 +222,7 @@ int share_make_path(struct share *share, const char *path, uint32_t mode, struct
  * and a rename, so readers see the old or the new. */
 int share_read_file(struct share *share, const struct share_fh *dir, const char *name, size_t limit, char **data,
                     size_t *len);
+#define SHARE_FRESH_PREFIX ".new-" /* of the temporary name; what a crash leaves of it is in nobody's way */
 int share_replace_file(struct share *share, const struct share_fh *dir, const char *name, const void *data, size_t len,
                        uint32_t mode);
 bool share_name_is_safe(const char *name);

@@ -6,8 +6,6 @@
 #include "lib/base/str.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 
 /* Copies the next element to `name`; false at the end, or with *error set. */
 static bool next_element(const char **path, char name[256], int *error)
@@ -128,14 +126,13 @@ int share_read_file(struct share *share, const struct share_fh *dir, const char 
 int share_replace_file(struct share *share, const struct share_fh *dir, const char *name, const void *data, size_t len,
                        uint32_t mode)
 {
-    char fresh[40];
+    /* always the same name: what a crash left of it is taken the next time */
+    auto_free char *fresh = mem_printf(SHARE_FRESH_PREFIX "%s", name);
     struct share_fh fh;
-    struct share_set set = {.mask = SHARE_SET_MODE, .mode = mode};
-    snprintf(fresh, sizeof(fresh), ".new-%016" PRIx64, rng_u64(rng_real()));
-    int error = share_create(share, dir, fresh, true, &set, &fh, NULL);
-    if (error != 0)
-        return error;
-    error = share_write(share, &fh, 0, data, len, NULL);
+    struct share_set set = {.mask = SHARE_SET_MODE | SHARE_SET_SIZE, .mode = mode};
+    int error = share_create(share, dir, fresh, false, &set, &fh, NULL);
+    if (error == 0)
+        error = share_write(share, &fh, 0, data, len, NULL);
     if (error == 0)
         error = share_rename(share, dir, fresh, dir, name);
     if (error != 0)

@@ -97,8 +97,10 @@ static int take(struct nfs_driver *driver, struct taking *taking, struct area *t
     record->created = clock_wall(driver->clock);
     nfs_outlive_call(taking->from);
     nfs_outlive_call(taking->to);
-    if (share_copy_tree(taking->from, directory, taking->to, &fh, &copy, err) < 0)
+    if (share_copy_tree(taking->from, directory, taking->to, &fh, &copy, err) < 0) {
+        remove_tree(taking->to, &to->incoming, record->id, &removal, NULL); /* a full disk needs the room at once */
         return err_wrap(err, "taking snapshot %s", record->name);
+    }
     record->content = copy.bytes;
     record->capacity = volume->capacity > 0 ? volume->capacity : copy.bytes;
     error = share_rename(taking->to, &to->incoming, record->id, &to->snapshots, record->id);

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of berth-nfs against nfs-ganesha. Needs root and the packages of scripts/packages-test.txt.
 
-    tests/nfs/run.py [--build DIR] [NAME…]      NAME: part of a test's name
+    tests/nfs/run.py [--build DIR] [--thorough] [NAME…]      NAME: part of a test's name
 
 Everything happens in private mount and network namespaces and below temporary directories; what is started is ended by
 its process id. The last line says how many passed.
@@ -26,8 +26,8 @@ MODULES = ["cases_share", "cases_volumes", "cases_trees", "cases_node", "cases_f
 class Context:
     """What the cases share: one server with several exports, in both versions."""
 
-    def __init__(self, build):
-        self.build = build
+    def __init__(self, build, thorough):
+        self.build, self.thorough = build, thorough
         self.home = tempfile.mkdtemp(prefix="nfs-test-")
         self.rpcbind = server.Rpcbind()
         os.chmod(self.home, 0o755)
@@ -99,6 +99,7 @@ def run(cases, context):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", default=os.path.join(HERE, "..", "..", "build"))
+    parser.add_argument("--thorough", action="store_true", help="die at each point, not at some; takes minutes")
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
     if os.geteuid() != 0:
@@ -106,7 +107,7 @@ def main():
     if not os.path.exists(server.GANESHA):
         sys.exit("tests/nfs/run.py needs the Debian packages nfs-ganesha, nfs-ganesha-vfs and rpcbind")
     server.private_namespaces()
-    context = Context(os.path.abspath(arguments.build))
+    context = Context(os.path.abspath(arguments.build), arguments.thorough)
     try:
         passed, failed = run(collect(arguments.names), context)
     finally:
