@@ -4,7 +4,7 @@
 # usage: rootfs.sh DEST PROGRAM|TOOL...
 #
 # Fills DEST with the root file system of an image: each PROGRAM (a path; stripped) and each TOOL (a name, looked up in
-# PATH) in /usr/bin, with exactly the shared libraries they need. No shell, no package manager. The Containerfile and
+# PATH; with a ? before it, it may be missing) in /usr/bin, with exactly the shared libraries they need. No shell, no package manager. The Containerfile and
 # the tests' own image builder both use this, so that an image holds the same wherever it was built.
 
 set -eu
@@ -46,10 +46,13 @@ for program in "$@"; do
         strip --strip-unneeded -o "$target" "$source"
         ;;
     *)
-        source=$(command -v "$program") || {
+        tool=${program#[?]}
+        source=$(command -v "$tool") || {
+            [ "$tool" = "$program" ] || continue
             echo "rootfs.sh: no tool $program" >&2
             exit 1
         }
+        program=$tool
         target=$dest/usr/bin/$program
         cp -L "$source" "$target"
         ;;

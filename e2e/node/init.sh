@@ -2,10 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # usage: init.sh DIR [IMAGE_ARCHIVE...]     (started by node.sh, as the first process of its own namespaces)
+#        init.sh restart-kubelet DIR        (in these namespaces) kills kubelet and starts it anew
 
 set -euo pipefail
 # shellcheck source=common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+restart=
+if [[ $1 == restart-kubelet ]]; then
+    restart=1
+    shift
+fi
 dir=$1
 shift
 export PATH=$KUBERNETES_BIN:$NODE_ROOT/usr/bin:$NODE_ROOT/usr/sbin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -130,7 +136,7 @@ prepare_cgroups() {
     done
 }
 
-start_kubelet() {
+configure_kubelet() {
     : >"$dir/resolv.conf"
     cat >"$dir/kubelet.yaml" <<END
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -159,12 +165,18 @@ nodeStatusUpdateFrequency: 5s
 syncFrequency: 10s
 volumeStatsAggPeriod: 5s
 END
+}
+
+run_kubelet() {
     # It would ask a cloud's metadata address, and wait, before it starts.
     AWS_EC2_METADATA_DISABLED=true start kubelet kubelet --config="$dir/kubelet.yaml" \
         --kubeconfig="$dir/kubelet.kubeconfig" --container-runtime=remote \
         --container-runtime-endpoint="unix://$containerd_socket" --hostname-override="$node_name" \
         --node-ip="$node_address" --root-dir=/var/lib/kubelet --cert-dir="$dir/kubelet-pki" \
         --pod-infra-container-image=localhost/berth-pause:1 --v=2
+}
+
+start_proxy() {
     start kube-proxy kube-proxy --kubeconfig="$dir/kube-proxy.kubeconfig" --hostname-override="$node_name" \
         --proxy-mode=iptables --cluster-cidr="$pod_network" --conntrack-max-per-core=0 \
         --conntrack-tcp-timeout-established=0 --conntrack-tcp-timeout-close-wait=0 --healthz-bind-address=127.0.0.1:10256
@@ -182,6 +194,13 @@ wait_ready() {
     done
 }
 
+if [[ -n $restart ]]; then
+    pid=$(<"$dir/log/kubelet.pid")
+    kill -KILL "$pid"
+    while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
+    run_kubelet
+    exit
+fi
 prepare_file_systems
 prepare_network
 start_control_plane
@@ -190,7 +209,9 @@ start_containerd
 load_images "$@"
 say "containerd, $# images"
 prepare_cgroups
-start_kubelet
+configure_kubelet
+run_kubelet
+start_proxy
 wait_ready
 say "node is Ready"
 : >"$dir/ready"

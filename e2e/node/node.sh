@@ -14,6 +14,7 @@ usage: node.sh up DIR [IMAGE_ARCHIVE...]   start, load the images, return when t
        node.sh down DIR                    end everything; DIR keeps the logs. Always safe
        node.sh exec DIR COMMAND...         run a command in the node's namespaces
        node.sh kubectl DIR ARGUMENT...     kubectl as administrator (inside: give absolute paths)
+       node.sh cgroup DIR                  print the name of its control groups
        node.sh load DIR IMAGE_ARCHIVE...   load images into the running node
 END
 }
@@ -61,6 +62,7 @@ end_node() {
 
 up() {
     local parent try
+    init=
     [[ $(id -u) == 0 ]] || die "a node needs root"
     [[ -d /sys/fs/cgroup/memory ]] ||
         die "this kubelet needs cgroup v1 (the memory controller at /sys/fs/cgroup/memory); use e2e/kind instead"
@@ -113,6 +115,7 @@ up) up "$@" ;;
 down) [[ ! -d $dir ]] || end_node ;;
 exec) inside "$@" ;;
 kubectl) inside kubectl "$@" ;;
+cgroup) cgroup_name ;;
 load)
     for archive in "$@"; do
         (inside ctr --address /run/containerd/containerd.sock -n k8s.io images import "$(realpath "$archive")")

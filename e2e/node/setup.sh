@@ -12,7 +12,9 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 packages=(containerd runc containernetworking-plugins busybox-static)
-tools=(iptables:iptables conntrack:conntrack ip:iproute2 openssl:openssl curl:curl python3:python3 cc:gcc strip:binutils)
+tools=(iptables:iptables conntrack:conntrack ip:iproute2 openssl:openssl curl:curl python3:python3 cc:gcc strip:binutils
+    /usr/lib/python3/dist-packages/yaml/__init__.py:python3-yaml losetup:mount mke2fs:e2fsprogs
+    ganesha.nfsd:nfs-ganesha ganesha.nfsd:nfs-ganesha-vfs)
 
 install_tools() {
     local entry missing=()
