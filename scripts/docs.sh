@@ -3,7 +3,7 @@
 # docs.sh write  writes docs/flags.md from the programs' flag tables
 # docs.sh check  fails when the file in the repository is not what the programs say
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 build=${BUILD:-build}
 generate() {
     echo '# Flags'

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Formatting, static analysis and shell checks over everything that is tracked. Prints "N passed, N failed".
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 passed=0 failed=0
 check() {
     local name=$1
@@ -40,7 +40,7 @@ check clang-format clang-format --dry-run -Werror "${sources[@]}"
 check cppcheck cppcheck --enable=warning,performance,portability --inline-suppr --error-exitcode=1 --quiet \
     --suppress=missingIncludeSystem --std=c11 -D_GNU_SOURCE '-Djson_array_foreach(array,index,value)=for(;;)' \
     '-Djson_object_foreach(object,key,value)=for(;;)' -I. -j "$(nproc)" "${units[@]}"
-check shellcheck shellcheck -x "${scripts[@]}"
+check shellcheck shellcheck -x -P SCRIPTDIR -S warning -e SC2034 "${scripts[@]}"
 check paths no_paths
 check clang-tidy tidy
 echo "lint: $passed passed, $failed failed"

@@ -4,7 +4,7 @@
 #   scripts/test.sh [--only REGEX]     steps whose name matches
 # A step's own last "N passed, N failed" line counts; a step without one counts as one test by its exit status.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 only=${2:-.}
 logs=${TEST_LOGS:-build/test-logs}
 mkdir -p "$logs"
