@@ -139,7 +139,7 @@ unit-thread: $(UNIT_THREAD)
 	@scripts/run-unit.sh $(UNIT_THREAD)
 
 # ---- the two commands ---------------------------------------------------------------------------------------------------
-.PHONY: demo test lint fmt bench install uninstall clean help
+.PHONY: demo test lint fmt bench oracle install uninstall clean help
 demo: deps
 	@demo/demo.sh
 test: deps
@@ -150,6 +150,12 @@ fmt:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 bench: all
 	@bench/run.sh
+# upstream's own binder and ours through the same random sequences: N of them, of seed S
+oracle: N ?= 300
+oracle: S ?= 1
+oracle: all $(O)/berth-devapi
+	@e2e/cluster/setup.sh kube-controller-manager
+	@BERTH_BUILD=$(abspath $(O)) e2e/oracle/oracle.py --sequences $(N) --seed $(S)
 PREFIX ?= /usr/local
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin && install -m 0755 $(PROGRAMS:%=$(O)/%) $(DESTDIR)$(PREFIX)/bin
@@ -165,6 +171,7 @@ help:
 	@echo "make lint       formatting, cppcheck, clang-tidy, shellcheck"
 	@echo "make fmt        format the sources"
 	@echo "make bench      benchmarks"
+	@echo "make oracle     compare with upstream's binder, N=300 random sequences of seed S=1"
 	@echo "make install    into PREFIX=/usr/local (DESTDIR is honoured); make uninstall takes it away"
 	@echo "make clean      remove the build directories"
 	@echo "variables       SAN=address|thread CC=clang V=1 O=dir"

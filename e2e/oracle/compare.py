@@ -13,7 +13,7 @@ RULES = {
     "class in flight": "class and claim came at the same time, in two watches: who hears of the claim first says that there is no such class",
     "shared template": "upstream changes one pod template for all volumes that it recycles at the same time, so pods get the names of other volumes and are found to be there already",
     "event budget": "a client sends 25 events about one object and then one in five minutes; the other side had used that up",
-    "killed": "events that were not sent yet die with the process",
+    "killed": "events that were not sent yet die with a process that is killed in the middle; the other side sent it at that time",
     "undetermined": "upstream gives several results for this sequence (map order, timing), berth's is one of them",
     "quicker": "berth looked between two operations that followed each other at once; upstream gives the same result when there is a pause between them",
     "undetermined, counted": "upstream gives several results for this sequence; in berth's as many volumes and claims are in each phase as in one of them, and nothing is bound wrongly",
@@ -37,8 +37,9 @@ def budget_of(events, about):
     return max((e["budget"] for e in events.values() if e["event"][0] == about), default=0)
 
 
-def event_rule(event, sender, other, up, killed):
+def event_rule(key, sender, other, up):
     """why only one side has it; None = no reason"""
+    event = sender["events"][key]["event"]
     if norm.NOISE.search(event[3] or ""):
         return "conflict"
     if event[0].startswith("PVC ") and event[2] in norm.WAITING and not pending(sender["states"] + other["states"], event[0][4:]):
@@ -51,10 +52,11 @@ def event_rule(event, sender, other, up, killed):
         return "no recycler"
     if budget_of(other["events"], event[0]) >= BUDGET:
         return "event budget"
-    return "killed" if killed else None
+    window = sender["killed"]
+    return "killed" if window and window[0] <= sender["events"][key]["first"] <= window[1] else None
 
 
-def compare(up, berth, killed=False):
+def compare(up, berth):
     """(differences, rules used)"""
     out, rules = [], collections.Counter()
     for at, (a, b) in enumerate(zip(up["states"], berth["states"])):
@@ -65,8 +67,7 @@ def compare(up, berth, killed=False):
         out.append("answers of the API server: want %s, got %s" % (up["api"], berth["api"]))
     for first, second, text in ((up, berth, "event missing"), (berth, up, "event unexpected")):
         for key in sorted(set(first["events"]) - set(second["events"])):
-            event = first["events"][key]["event"]
-            rule = event_rule(event, first, second, up, killed)
+            rule = event_rule(key, first, second, up)
             if rule:
                 rules[rule] += 1
             else:
@@ -86,7 +87,7 @@ def wrong(result):
     return {b for s in result["states"] for b in norm.invariants(s) if "owns two Bound volumes" in b or "does not fit" in b or "Bound, but" in b}
 
 
-def accept(ups, berths, paused, killed):
+def accept(ups, berths, paused):
     """Of several runs of one sequence: (differences, rules). Each of berth's results must be one of upstream's, of those with
     pauses at worst."""
     rules = collections.Counter()
@@ -95,9 +96,9 @@ def accept(ups, berths, paused, killed):
         if not any(u["states"] == d["states"] and u["api"] == d["api"] for d in distinct):
             distinct.append(u)
     for b in berths:
-        tries = [compare(u, b, killed) for u in ups]
+        tries = [compare(u, b) for u in ups]
         best, used = min(tries, key=lambda t: len(t[0]))
-        if best and any(not compare(u, b, killed)[0] for u in paused):
+        if best and any(not compare(u, b)[0] for u in paused):
             rules["quicker"] = 1
             continue
         if best:
@@ -107,6 +108,6 @@ def accept(ups, berths, paused, killed):
                 continue
             return best, collections.Counter()
         rules += used
-    if not rules["undetermined, counted"] and not rules["quicker"] and any(compare(u, b, killed)[0] for u, b in zip(ups, berths)):
+    if not rules["undetermined, counted"] and not rules["quicker"] and any(compare(u, b)[0] for u, b in zip(ups, berths)):
         rules["undetermined"] = 1
     return [], rules

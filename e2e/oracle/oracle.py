@@ -97,7 +97,7 @@ class Oracle:
             self.tags += 1
             tags["t%06d" % self.tags] = job
         self.both(lambda s: s.begin_batch(list(tags)))
-        labels, up = [], True
+        labels, window = [], None
 
         def apply(s, step, part):
             for tag, job in tags.items():
@@ -108,22 +108,24 @@ class Oracle:
                     i.api[-1] += [s.act(i, op) for op in parts[part]]
         for step in range(sequence.STEPS + 1):
             before, after = schedule.get(step, (None, None))
+            begun = time.time()
             self.both(lambda s, what=before: self.control(s, what))
             for part in range(max(len(sequence.parts(job.seq["steps"][step])) for job in jobs)):
                 if part and self.sides[0].binder.p is not None:
                     self.settle()
                 self.both(lambda s, n=step, m=part: apply(s, n, m))
             self.both(lambda s, what=after: self.control(s, what))
-            up = self.sides[0].binder.p is not None
-            if up:
+            if self.sides[0].binder.p is not None:
                 self.settle()
+                if (after or "").startswith("kill"):
+                    window = [begun - 1, time.time() + 1]
                 labels.append("step %d" % step)
                 self.both(lambda s: s.checkpoint())
         events = self.both(self.all_events)
         for s, name, found in zip(self.sides, ("up", "berth"), events):
             for tag, job in tags.items():
                 i = s.instances[tag]
-                setattr(job, name, {"states": i.states, "api": i.api, "labels": labels, "events": found[tag], "restless": tag in s.ignored, "writes": i.writes,
+                setattr(job, name, {"states": i.states, "api": i.api, "labels": labels, "events": found[tag], "restless": tag in s.ignored, "writes": i.writes, "killed": window,
                                     "in flight": sorted(sequence.in_flight(job.seq))})
         for job in jobs:
             self.ops.update(op["do"] for step in job.seq["steps"] for op in step)
@@ -143,17 +145,12 @@ class Oracle:
 
     # ---- judging
 
-    @staticmethod
-    def killed(job):
-        """was the process killed in the middle of something?"""
-        return job.kind == 3
-
     def judge(self, job):
         if job.up["restless"]:
             return [], collections.Counter(restless=1)
         if job.berth["restless"]:
             return ["berth-controller does not come to rest"], collections.Counter()
-        return compare.compare(job.up, job.berth, self.killed(job))
+        return compare.compare(job.up, job.berth)
 
     def packs(self, jobs):
         """batches of one kind each, with at most one job without classes"""
@@ -213,7 +210,7 @@ class Oracle:
         if any(r.berth["restless"] for r in runs):
             return ["berth-controller does not come to rest"], collections.Counter()
         return compare.accept([r.up for r in runs if not r.paused], [r.berth for r in runs if not r.paused],
-                              [r.up for r in runs if r.paused], self.killed(runs[0]))
+                              [r.up for r in runs if r.paused])
 
     @staticmethod
     def name(job):

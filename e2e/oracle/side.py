@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One side of the comparison: an API server, one binder on it, and what is seen there of the sequences that run."""
+import calendar
 import collections
 import os
 import re
@@ -35,6 +36,10 @@ class Problem(Exception):
 def build_dir():
     d = os.environ.get("BERTH_BUILD") or os.environ.get("BUILD") or "build"
     return d if os.path.isabs(d) else os.path.join(ROOT, d)
+
+
+def epoch(stamp):
+    return calendar.timegm(time.strptime(stamp, "%Y-%m-%dT%H:%M:%SZ")) if stamp else 0
 
 
 # ---- API servers
@@ -360,7 +365,7 @@ class Side:
                 mine.append((i, e))
         for i, e in mine:
             n = norm.norm_event(e, i.namer)
-            out[i.tag][norm.ev_key(n)] = {"event": n, "raw": e.get("message", ""), "budget": count[e["involvedObject"].get("uid")]}
+            out[i.tag][norm.ev_key(n)] = {"event": n, "raw": e.get("message", ""), "first": epoch(e.get("firstTimestamp")), "budget": count[e["involvedObject"].get("uid")]}
         return out
 
     # ---- between batches
