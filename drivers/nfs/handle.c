@@ -12,6 +12,7 @@
 #define ELEMENT_BYTES 200 /* room for what is put before and after: archived-…, time stamps */
 #define ID_BYTES 64
 #define OUR_MARK "b"
+#define HASH_PREFIX "x-" /* of ids made from names that are no file names */
 
 static const char *const on_delete_names[] = {
     [ON_DELETE_DEFAULT] = "",
@@ -80,15 +81,20 @@ char *handle_clean_path(const char *path, const char *what, struct err *err)
     return str_take(&out);
 }
 
-char *handle_id_of_name(const char *name)
+static bool is_plain(const char *name)
 {
-    bool plain = *name != '\0' && strlen(name) <= ID_BYTES && name[0] != '.' && !str_starts(name, "x-");
+    bool plain = *name != '\0' && strlen(name) <= ID_BYTES && name[0] != '.';
     for (const char *p = name; plain && *p != '\0'; p++)
         plain = isalnum((unsigned char)*p) || *p == '-' || *p == '_' || *p == '.';
-    if (plain)
+    return plain;
+}
+
+char *handle_id_of_name(const char *name)
+{
+    if (is_plain(name) && !str_starts(name, HASH_PREFIX))
         return mem_strdup(name);
     auto_free char *hash = str_sha256_hex(name, strlen(name));
-    return mem_printf("x-%.40s", hash);
+    return mem_printf(HASH_PREFIX "%.40s", hash);
 }
 
 int handle_set_location(struct share_location *where, const char *server, const char *share, struct err *err)
@@ -157,7 +163,9 @@ static int parse_elements(const struct strv *parts, struct handle *handle, struc
     handle->sub_dir = handle_clean_path(parts->items[2], "subDir", err);
     if (handle->sub_dir == NULL)
         return -1;
-    handle->id = handle_id_of_name(*element(parts, 3) != '\0' ? element(parts, 3) : handle->sub_dir);
+    const char *id = *element(parts, 3) != '\0' ? element(parts, 3) : handle->sub_dir;
+    /* ours holds the id itself, which may be a hash already */
+    handle->id = handle->ours && is_plain(id) ? mem_strdup(id) : handle_id_of_name(id);
     return 0;
 }
 

@@ -88,11 +88,11 @@ class Export:
 
 
 class Server:
-    def __init__(self, exports, protocols="4", lease=60, workers=4):
-        self.home = tempfile.mkdtemp(prefix="nfs-server-")
+    def __init__(self, exports, protocols="4", lease=60, home=None):
+        self.home = home or tempfile.mkdtemp(prefix="nfs-server-")
         self.port = free_port()
         self.mount_port = free_port()
-        self.protocols, self.lease, self.workers = protocols, lease, workers
+        self.protocols, self.lease = protocols, lease
         self.exports = exports
         self.process = None
         self.start()

@@ -10,6 +10,7 @@ A driver is a class with
     excuse(case)     a reason why this machine cannot run the case, or None
 """
 import os
+import sys
 
 import csi
 
@@ -43,4 +44,34 @@ class Hostpath:
         return None
 
 
-DRIVERS = {"hostpath": Hostpath}
+class Nfs:
+    """Against nfs-ganesha on loopback (version 4: no rpcbind is needed), mounted by FUSE."""
+    programs = ("berth-nfs",)
+    backends = {"fuse": ("mount",)}
+    snapshot_parameters = {}
+    secrets = {}
+    mutable = ()
+    default_size = csi.GI
+
+    def __init__(self, backend, access):
+        self.backend, self.access = backend, access
+        self.parameters = {}
+
+    def start(self, run):
+        sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "nfs"))
+        import server  # pylint: disable=import-outside-toplevel
+        export, home = os.path.join(run.directory, "export"), os.path.join(run.directory, "server")
+        os.makedirs(export)
+        os.makedirs(home)
+        self.server = server.Server([server.Export(export)], home=home)  # ends with our process namespace
+        options = f"nfsvers=4,port={self.server.port}"
+        self.parameters.update(server="127.0.0.1", share=export, mountOptions=options)
+        return run.spawn("berth-nfs", "--endpoint=unix://" + run.socket, "--nodeid=node-1",
+                         "--statedir=" + os.path.join(run.directory, "state"), "--mounter=" + self.backend,
+                         "--server=127.0.0.1", "--share=" + export, "--mount-options=" + options, "-v=5")
+
+    def excuse(self, case):
+        return None
+
+
+DRIVERS = {"hostpath": Hostpath, "nfs": Nfs}

@@ -163,6 +163,12 @@ static void test_names_become_file_names(void **state)
         assert_true(str_starts(id, "x-"));
         assert_true(share_name_is_safe(id));
     }
+    /* an id goes through a handle unchanged, also one that is a hash */
+    auto_free char *hashed = handle_id_of_name("a/b");
+    auto_free char *text = mem_printf("srv#e#%s##delete#b", hashed);
+    auto_handle struct handle handle = {0};
+    assert_int_equal(handle_parse(text, &handle, NULL), 0);
+    assert_string_equal(handle.id, hashed);
     auto_free char *long_name = mem_printf("%0128d", 1), *id = handle_id_of_name(long_name);
     assert_true(strlen(id) <= 64);
 }
