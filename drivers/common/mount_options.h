@@ -26,7 +26,8 @@ void mount_options_free(struct mount_options *options);
 #define auto_mount_options __attribute__((cleanup(mount_options_free)))
 /* For mounts that are a directory's only: ERR_INVALID when there is an option of a file system. */
 int mount_options_only_flags(const struct mount_options *options, struct err *err);
-/* A hash that is equal for equal lists: what may be kept to compare with a later call. Owned by the caller. */
+/* A fingerprint that is equal for equal lists and does not show them: what may be kept to compare with a later call.
+ * Owned by the caller. */
 char *mount_options_digest(char *const *items, size_t count);
 
 #endif

@@ -124,11 +124,14 @@ static int list_volumes(void *arg, const Csi__V1__ListVolumesRequest *request, C
     struct csi_arena *arena = csi_call_arena(call);
     __attribute__((cleanup(page_free))) struct page page = {
         .max = request->max_entries > 0 ? (size_t)request->max_entries : SIZE_MAX};
+    auto_mounts struct mount_list mounts = {0};
     if (volumes_read_token(request->starting_token, &page.after, err) < 0)
         return -1;
     state_each_volume(driver->state, collect, &page);
+    if (mount_list_read(&mounts, err) < 0)
+        return -1;
     for (size_t i = 0; i < page.count; i++) {
-        auto_free char *problem = hostpath_volume_problem(driver, page.volumes[i]);
+        auto_free char *problem = hostpath_volume_problem(driver, page.volumes[i], &mounts);
         Csi__V1__ListVolumesResponse__Entry *entry = CSI_ADD(arena, reply, entries);
         volumes_fill(driver, page.volumes[i], arena, CSI_NEW(arena, entry, volume));
         Csi__V1__ListVolumesResponse__VolumeStatus *status = CSI_NEW(arena, entry, status);
@@ -147,9 +150,10 @@ static int controller_get_volume(void *arg, const Csi__V1__ControllerGetVolumeRe
     struct hostpath *driver = arg;
     struct csi_arena *arena = csi_call_arena(call);
     auto_volume struct volume *volume = NULL;
-    if (hostpath_find_volume(driver, request->volume_id, &volume, err) < 0)
+    auto_mounts struct mount_list mounts = {0};
+    if (hostpath_find_volume(driver, request->volume_id, &volume, err) < 0 || mount_list_read(&mounts, err) < 0)
         return -1;
-    auto_free char *problem = hostpath_volume_problem(driver, volume);
+    auto_free char *problem = hostpath_volume_problem(driver, volume, &mounts);
     volumes_fill(driver, volume, arena, CSI_NEW(arena, reply, volume));
     Csi__V1__ControllerGetVolumeResponse__VolumeStatus *status = CSI_NEW(arena, reply, status);
     volumes_fill_condition(problem, arena, CSI_NEW(arena, status, volume_condition));

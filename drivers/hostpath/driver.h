@@ -6,6 +6,7 @@
 #include "drivers/common/holder_client.h"
 #include "drivers/common/job.h"
 #include "drivers/common/keylock.h"
+#include "drivers/common/mount.h"
 #include "drivers/hostpath/options.h"
 #include "drivers/hostpath/state.h"
 #include "lib/base/clock.h"
@@ -42,8 +43,8 @@ int hostpath_lock_volume(struct hostpath *driver, const char *id, struct keylock
                          struct err *err);
 bool hostpath_is_own_topology(const struct hostpath *driver, const Csi__V1__Topology *topology);
 
-/* Why the volume is not well, owned by the caller; NULL when it is. Looks at the disk and the mounts. */
-char *hostpath_volume_problem(struct hostpath *driver, const struct volume *volume);
+/* Why the volume is not well, owned by the caller; NULL when it is. Looks at the disk; `mounts` as they are now. */
+char *hostpath_volume_problem(struct hostpath *driver, const struct volume *volume, const struct mount_list *mounts);
 
 /* At start: thaws, drops what the record says is mounted but is not any more, takes away loop devices and mounts that
  * no record accounts for. Errors are logged. */

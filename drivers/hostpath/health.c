@@ -104,21 +104,18 @@ static char *find_data_problem(struct hostpath *driver, const struct volume *vol
     return NULL;
 }
 
-static char *find_mount_problem(struct hostpath *driver, const struct volume *volume)
+static char *find_mount_problem(struct hostpath *driver, const struct volume *volume, const struct mount_list *mounts)
 {
     auto_err struct err err = {0};
-    auto_mounts struct mount_list mounts = {0};
     bool attached = false;
-    if (mount_list_read(&mounts, &err) < 0)
-        return mem_printf("the mounts cannot be read: %s", err_text(&err));
     if (volume->staging_path != NULL) {
-        if (backend_of(volume)->is_attached(driver, volume, volume->staging_path, &mounts, &attached, &err) < 0)
+        if (backend_of(volume)->is_attached(driver, volume, volume->staging_path, mounts, &attached, &err) < 0)
             return mem_printf("the mount cannot be looked at: %s", err_text(&err));
         if (!attached)
             return mem_printf("the volume is not mounted any more at %s", volume->staging_path);
     }
     for (size_t i = 0; i < volume->target_count; i++)
-        if (mount_list_find(&mounts, volume->targets[i].path) == NULL)
+        if (mount_list_find(mounts, volume->targets[i].path) == NULL)
             return mem_printf("the volume is not mounted any more at %s", volume->targets[i].path);
     if (volume->backend != BACKEND_FUSE || volume->block || driver->holder == NULL || volume->staging_path == NULL)
         return NULL;
@@ -130,10 +127,10 @@ static char *find_mount_problem(struct hostpath *driver, const struct volume *vo
     return problem;
 }
 
-char *hostpath_volume_problem(struct hostpath *driver, const struct volume *volume)
+char *hostpath_volume_problem(struct hostpath *driver, const struct volume *volume, const struct mount_list *mounts)
 {
     char *problem = find_data_problem(driver, volume);
     return problem != NULL || (volume->staging_path == NULL && volume->target_count == 0)
                ? problem
-               : find_mount_problem(driver, volume);
+               : find_mount_problem(driver, volume, mounts);
 }

@@ -19,16 +19,15 @@ static void add_usage(struct csi_arena *arena, Csi__V1__NodeGetVolumeStatsRespon
     usage->available = available;
 }
 
-static int find_place(const struct volume *volume, const char *path, struct err *err)
+static int find_place(const struct volume *volume, const char *path, struct mount_list *mounts, struct err *err)
 {
-    auto_mounts struct mount_list mounts = {0};
     struct stat st;
     if (!str_eq(path, volume->staging_path) && volume_find_target(volume, path) == NULL)
         return csi_fail(err, CSI_NOT_FOUND, "volume %s is not at %s", volume->id, path);
-    if (mount_list_read(&mounts, err) < 0)
+    if (mount_list_read(mounts, err) < 0)
         return -1;
     /* a mount point is there, and asking a dead one would take for ever */
-    if (mount_list_find(&mounts, path) == NULL && lstat(path, &st) != 0)
+    if (mount_list_find(mounts, path) == NULL && lstat(path, &st) != 0)
         return csi_fail(err, CSI_NOT_FOUND, "path %s does not exist", path);
     return 0;
 }
@@ -40,11 +39,12 @@ static int node_get_volume_stats(void *arg, const Csi__V1__NodeGetVolumeStatsReq
     struct csi_arena *arena = csi_call_arena(call);
     auto_volume struct volume *volume = NULL;
     auto_err struct err reason = {0};
+    auto_mounts struct mount_list mounts = {0};
     struct usage usage;
     if (hostpath_find_volume(driver, request->volume_id, &volume, err) < 0 ||
-        find_place(volume, request->volume_path, err) < 0)
+        find_place(volume, request->volume_path, &mounts, err) < 0)
         return -1;
-    auto_free char *problem = hostpath_volume_problem(driver, volume);
+    auto_free char *problem = hostpath_volume_problem(driver, volume, &mounts);
     if (problem == NULL && health_usage(driver, volume, request->volume_path, &usage, &reason) < 0)
         problem = mem_strdup(err_text(&reason));
     volumes_fill_condition(problem, arena, CSI_NEW(arena, reply, volume_condition));

@@ -285,7 +285,7 @@ static int open_all(struct state *state, struct err *err)
         return err_set_errno(err, errno, "making its subdirectories durable");
     if (state_each_name(state->records, load_record, state, err) < 0 || drop_incomplete_groups(state, err) < 0)
         return -1;
-    return state_discard_orphans(state, err);
+    return state_discard_orphans(state, err) < 0 ? -1 : state_note_trash(state, err);
 }
 
 int state_open(const char *directory, struct state **out, struct err *err)
@@ -318,6 +318,7 @@ void state_close(struct state *state)
         map_free(state->tables[i].by_id);
     }
     pthread_mutex_destroy(&state->mutex);
+    strv_free(&state->left);
     free(state->directory);
     free(state);
 }

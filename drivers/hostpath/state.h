@@ -30,7 +30,7 @@ int state_open(const char *directory, struct state **state, struct err *err);
 void state_close(struct state *state);
 int state_directory_fd(const struct state *state);
 const char *state_directory(const struct state *state);
-/* Removes what lies in the trash; may take long. The first error ends it. */
+/* Removes what lay in the trash at the start; may take long. The first error ends it. Once. */
 int state_empty_trash(struct state *state, struct err *err);
 
 /* Ids that may name a record: safe as a file name, at most 128 bytes, no dot first. */

@@ -114,13 +114,23 @@ int state_discard_orphans(struct state *state, struct err *err)
     return 0;
 }
 
-static int empty_one(void *arg, const char *name, struct err *err)
+static int note_left(void *arg, const char *name, struct err *err)
 {
-    const struct state *state = arg;
-    return file_remove_tree_at(state->trash, name, err);
+    struct state *state = arg;
+    (void)err;
+    strv_add(&state->left, name);
+    return 0;
+}
+
+int state_note_trash(struct state *state, struct err *err)
+{
+    return state_each_name(state->trash, note_left, state, err);
 }
 
 int state_empty_trash(struct state *state, struct err *err)
 {
-    return state_each_name(state->trash, empty_one, state, err);
+    for (size_t i = 0; i < state->left.len; i++)
+        if (file_remove_tree_at(state->trash, state->left.items[i], err) < 0)
+            return -1;
+    return 0;
 }

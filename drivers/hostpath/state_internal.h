@@ -20,6 +20,7 @@ struct state {
     int root, records, data[2], trash, lock;
     pthread_mutex_t mutex;
     struct table tables[TABLE_COUNT];
+    struct strv left; /* names in the trash at start: those that come later belong to the calls that put them there */
 };
 
 int state_open_directory(int parent, const char *name, int *fd, struct err *err);
@@ -28,6 +29,8 @@ int state_each_name(int directory, int (*visit)(void *arg, const char *name, str
                     struct err *err);
 /* Moves to the trash what has no record of its kind. */
 int state_discard_orphans(struct state *state, struct err *err);
+/* Remembers what lies in the trash now, for state_empty_trash. */
+int state_note_trash(struct state *state, struct err *err);
 /* The same as state_discard_data, but the removal is left for later. */
 int state_move_to_trash(struct state *state, enum state_data kind, const char *id, char **trash_name, struct err *err);
 
