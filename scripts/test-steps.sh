@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2154 # variables of test.sh
 # The steps of `make test`, in order; sourced by test.sh. step NAME SECONDS COMMAND...
 make=(make --no-print-directory -j"$(nproc)")
 

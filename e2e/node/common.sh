@@ -1,4 +1,4 @@
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 # SPDX-License-Identifier: Apache-2.0
 #
 # What the scripts here agree on. To be sourced.
@@ -16,4 +16,3 @@ node_name=node1
 node_address=10.120.0.1
 # In the node's namespaces only, so no address of the machine is in the way.
 pod_network=10.121.0.0/24
-service_network=10.96.0.0/24

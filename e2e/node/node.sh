@@ -31,10 +31,10 @@ running() {
 cgroup_name() { printf 'berth-node-%s' "$(printf '%s' "$dir" | sha256sum | cut -c1-12)"; }
 
 remove_cgroups() {
-    local group try
+    local group
     for group in /sys/fs/cgroup/*/"$(cgroup_name)"; do
         [[ -d $group ]] || continue
-        for try in {1..50}; do
+        for _ in {1..50}; do
             find "$group" -depth -type d -exec rmdir {} \; 2>/dev/null || true
             [[ -d $group ]] || break
             sleep 0.1 # a process that was killed is not quite gone
@@ -44,10 +44,9 @@ remove_cgroups() {
 }
 
 end_node() {
-    local try
     if running; then
         kill -KILL "$init" 2>/dev/null || true
-        for try in {1..500}; do
+        for _ in {1..500}; do
             running || break
             sleep 0.02
         done
@@ -60,9 +59,26 @@ end_node() {
     rm -rf "$dir/fs" "$dir/overlay"
 }
 
-up() {
-    local parent try
+# find_init: sets init to the child of `parent` that is process 1 of its own namespace
+find_init() {
+    while kill -0 "$parent" 2>/dev/null; do
+        for init in $(pgrep -P "$parent"); do
+            grep -qE '^NSpid:.*[^0-9]1$' "/proc/$init/status" 2>/dev/null && return
+        done
+        sleep 0.05
+    done
     init=
+    return 1
+}
+
+# shellcheck disable=SC2317 # called by a trap
+abandon() {
+    [[ -z $parent ]] || kill -KILL "$parent" 2>/dev/null || true # and with it, its child
+    end_node
+}
+
+up() {
+    local parent=
     [[ $(id -u) == 0 ]] || die "a node needs root"
     [[ -d /sys/fs/cgroup/memory ]] ||
         die "this kubelet needs cgroup v1 (the memory controller at /sys/fs/cgroup/memory); use e2e/kind instead"
@@ -71,19 +87,15 @@ up() {
     case $dir/ in /etc/* | /run/* | /opt/* | /var/lib/* | /var/log/*) die "$dir is hidden from the node" ;; esac
     mkdir -p "$dir/log"
     end_node
+    trap abandon EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
     env "$(tag)" BERTH_CGROUP="$(cgroup_name)" setsid unshare --mount --net --pid --ipc --uts --fork --kill-child \
         --mount-proc --propagation private "$node_here/init.sh" "$dir" "$@" >"$dir/log/init.log" 2>&1 </dev/null &
     parent=$!
     disown
-    for try in {1..200}; do
-        init=$(pgrep -P "$parent" 2>/dev/null) && break
-        sleep 0.05
-    done
-    [[ -n $init ]] || die "unshare failed: $(<"$dir/log/init.log")"
+    find_init || die "unshare failed: $(<"$dir/log/init.log")"
     echo "$init" >"$dir/init.pid"
-    trap end_node EXIT
-    trap 'exit 130' INT
-    trap 'exit 143' TERM
     until [[ -e $dir/ready ]]; do
         kill -0 "$init" 2>/dev/null || {
             tail -n 30 "$dir/log/init.log" >&2

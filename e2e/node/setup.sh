@@ -20,7 +20,7 @@ install_tools() {
     local entry missing=()
     PATH=$PATH:/usr/sbin:/sbin
     for entry in "${tools[@]}"; do
-        command -v "${entry%%:*}" >/dev/null || missing+=("${entry##*:}")
+        [[ -e ${entry%%:*} ]] || command -v "${entry%%:*}" >/dev/null || missing+=("${entry##*:}")
     done
     ((${#missing[@]} == 0)) && return
     echo "installing ${missing[*]}"
