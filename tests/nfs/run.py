@@ -20,7 +20,7 @@ sys.path.insert(0, HERE)
 
 import server  # noqa: E402  (after the path)
 
-MODULES = ["cases_share", "cases_volumes", "cases_trees", "cases_node", "cases_faults", "cases_scale"]
+MODULES = ["cases_share", "cases_volumes", "cases_trees", "cases_node", "cases_faults", "cases_recycle", "cases_scale"]
 
 
 class Context:
