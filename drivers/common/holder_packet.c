@@ -116,7 +116,7 @@ int holder_packet_address(const char *path, struct sockaddr_un *address, struct 
     if (path[0] != '/' || strlen(path) >= sizeof(address->sun_path))
         return err_set(err, ERR_INVALID, "%s is no absolute path of at most %zu bytes, as a socket needs", path,
                        sizeof(address->sun_path) - 1);
-    strcpy(address->sun_path, path);
+    memcpy(address->sun_path, path, strlen(path) + 1);
     return 0;
 }
 

@@ -22,7 +22,7 @@ int control_open(struct control *control, const char *path, struct account *acco
         return 0;
     if (strlen(path) >= sizeof(address.sun_path))
         return err_set(err, ERR_INVALID, "control socket path %s is too long", path);
-    strcpy(address.sun_path, path);
+    memcpy(address.sun_path, path, strlen(path) + 1);
     auto_close int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return err_set_errno(err, errno, "socket");
@@ -53,14 +53,13 @@ struct fuse_control_answer control_answer(struct account *account, const void *m
         return answer;
     }
     memcpy(&request, message, sizeof(request));
-    if (request.magic != FUSE_CONTROL_MAGIC)
+    bool known = request.kind == FUSE_CONTROL_STATS || request.kind == FUSE_CONTROL_SET_LIMIT;
+    if (request.magic != FUSE_CONTROL_MAGIC || !known)
         answer.error = EPROTO;
     else if (request.kind == FUSE_CONTROL_SET_LIMIT && (request.limit <= 0 || request.inode_limit < 0))
         answer.error = EINVAL;
     else if (request.kind == FUSE_CONTROL_SET_LIMIT)
         account_set_limit(account, request.limit, request.inode_limit);
-    else if (request.kind != FUSE_CONTROL_STATS)
-        answer.error = EPROTO;
     struct account_figures figures = account_figures(account);
     answer.limit = figures.limit;
     answer.used = figures.used;

@@ -56,9 +56,8 @@ static ssize_t read_raw(struct volume *volume, struct node *node, off_t offset, 
         length = fd;
     } else {
         /* from the start always by lseek: that makes the directory's present state visible */
-        if ((offset == 0 || offset != node->dir_position) && lseek(fd, offset, SEEK_SET) < 0)
-            length = -errno;
-        else if ((length = getdents64(fd, raw, size)) < 0)
+        bool seek = offset == 0 || offset != node->dir_position;
+        if ((seek && lseek(fd, offset, SEEK_SET) < 0) || (length = getdents64(fd, raw, size)) < 0)
             length = -errno;
         node->dir_position = -1;
         if (length > 0) {

@@ -34,7 +34,7 @@ static int make(struct making *making, const struct volume_directory *directory)
     int result;
     if (S_ISDIR(making->mode)) {
         result = mkdirat(directory->fd, making->name, making->mode & 07777);
-    } else if (S_ISLNK(making->mode)) {
+    } else if (making->target != NULL) {
         result = symlinkat(making->target, directory->fd, making->name);
     } else if (S_ISREG(making->mode)) {
         making->fd = openat(directory->fd, making->name, O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC,
@@ -85,7 +85,7 @@ static int64_t bytes_of_new(const struct making *making)
 {
     if (S_ISDIR(making->mode))
         return ACCOUNT_BLOCK;
-    return S_ISLNK(making->mode) && strlen(making->target) >= 60 ? ACCOUNT_BLOCK : 0;
+    return making->target != NULL && strlen(making->target) >= 60 ? ACCOUNT_BLOCK : 0;
 }
 
 static int64_t bytes_at(const struct volume_directory *directory, const char *name)

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -199,8 +198,8 @@ static bool was_exchanged(struct fs_worker *worker, const struct renaming *renam
         return false;
     if (fs_is_resent(worker) && record->call == now.call && record->from == now.to && record->to == now.from)
         return true;
+    /* in memory that outlives the process: the system call that follows keeps the order */
     *record = now;
-    atomic_thread_fence(memory_order_seq_cst);
     return false;
 }
 

@@ -39,13 +39,11 @@ static int change(struct volume *volume, int fd, const char *path, const char *n
                   int flags)
 {
     struct stat before, after;
-    auto_free void *old_data = NULL;
     struct old_value old = {0};
     int result = room_for_new(volume, 0, false, 0);
     if (result < 0)
         return result;
     result = old_value_read(path, name, &old);
-    old_data = old.data;
     int64_t delta = 0;
     if (result == 0 && (fstat(fd, &before) != 0 || setxattr(path, name, value, size, flags) != 0))
         result = -errno;
@@ -59,7 +57,8 @@ static int change(struct volume *volume, int fd, const char *path, const char *n
         }
     }
     room_leave(volume, 0, delta);
-    return result < 0 ? result : (int)0;
+    free(old.data);
+    return result;
 }
 
 static int take_away(struct volume *volume, int fd, const char *path, const char *name)

@@ -69,7 +69,7 @@ union kernel_handle {
 
 static int handle_get(int dir_fd, const char *name, struct handle *handle, int *mount_id)
 {
-    union kernel_handle kernel;
+    union kernel_handle kernel = {.space = {0}};
     kernel.head.handle_bytes = HANDLE_MAX;
     if (name_to_handle_at(dir_fd, name, &kernel.head, mount_id, *name == '\0' ? AT_EMPTY_PATH : 0) != 0)
         return -errno;
@@ -91,7 +91,7 @@ static int handle_open(int root_fd, const struct handle *handle, int flags)
 
 struct handles *handles_new(int root_fd, struct err *err)
 {
-    struct handle root;
+    struct handle root = {0};
     int mount_id = 0;
     int result = handle_get(root_fd, "", &root, &mount_id);
     if (result < 0) {
@@ -113,7 +113,7 @@ struct handles *handles_new(int root_fd, struct err *err)
     handles->exact_type = root.type;
     if (!handles->exact) {
         handles->slot_count = FIRST_SLOTS;
-        handles->slots = mem_calloc(FIRST_SLOTS, sizeof(*handles->slots));
+        handles->slots = mem_calloc(FIRST_SLOTS, sizeof(struct known *));
     }
     return handles;
 }
@@ -153,7 +153,7 @@ static void known_grow(struct handles *handles)
     size_t old_count = handles->slot_count;
     struct known **old = handles->slots;
     handles->slot_count = old_count * 2;
-    handles->slots = mem_calloc(handles->slot_count, sizeof(*handles->slots));
+    handles->slots = mem_calloc(handles->slot_count, sizeof(struct known *));
     for (size_t i = 0; i < old_count; i++)
         for (struct known *known = old[i], *next; known != NULL; known = next) {
             struct known **place = &handles->slots[known->node_id & (handles->slot_count - 1)];
@@ -214,7 +214,7 @@ static int identify(struct handles *handles, int dir_fd, const char *name, struc
 
 int handles_identify(struct handles *handles, int dir_fd, const char *name, uint64_t lookups, uint64_t *node_id)
 {
-    struct handle handle;
+    struct handle handle = {0};
     int result = identify(handles, dir_fd, name, &handle, node_id);
     if (result == 0 && lookups > 0 && !handles->exact)
         known_add(handles, *node_id, &handle, lookups);
@@ -234,7 +234,7 @@ int handles_open_handle(struct handles *handles, const struct handle *handle, in
 
 int handles_recover(struct handles *handles, int dir_fd, const char *name)
 {
-    struct handle handle;
+    struct handle handle = {0};
     uint64_t node_id;
     int result = identify(handles, dir_fd, name, &handle, &node_id);
     if (result == 0 && !handles->exact)
@@ -245,7 +245,7 @@ int handles_recover(struct handles *handles, int dir_fd, const char *name)
 /* ext4 takes generation 0 for "any": an inode whose own generation is 0 has to be looked at again. */
 static bool is_same(const struct handle *wanted, int fd)
 {
-    struct handle found;
+    struct handle found = {0};
     int mount_id = 0;
     uint32_t generation = 0;
     memcpy(&generation, wanted->bytes + 4, sizeof(generation));
@@ -256,7 +256,7 @@ static bool is_same(const struct handle *wanted, int fd)
 
 int handles_open(struct handles *handles, uint64_t node_id, int flags)
 {
-    struct handle handle;
+    struct handle handle = {0};
     if (node_id == ROOT_NODE) {
         int fd = openat(handles->root_fd, ".", flags | O_CLOEXEC);
         return fd >= 0 ? fd : -errno;

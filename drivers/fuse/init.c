@@ -41,8 +41,7 @@ int init_set_answer(struct init_exchange *exchange, const struct iovec *parts, i
         memcpy(exchange->answer + length, parts[i].iov_base, parts[i].iov_len);
         length += parts[i].iov_len;
     }
-    const struct fuse_in_header *request = (const void *)exchange->request;
-    const struct fuse_init_in *asked = (const void *)(exchange->request + sizeof(*request));
+    const struct fuse_init_in *asked = (const void *)(exchange->request + sizeof(struct fuse_in_header));
     const struct fuse_out_header *header = (const void *)exchange->answer;
     struct fuse_init_out *answer = (void *)(exchange->answer + sizeof(*header));
     if (length < sizeof(*header) + offsetof(struct fuse_init_out, max_background) || header->error != 0)

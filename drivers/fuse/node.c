@@ -13,7 +13,7 @@ void node_table_init(struct node_table *table)
     table->slot_count = FIRST_SLOTS;
     table->count = 0;
     table->orphans = 0;
-    table->slots = mem_calloc(FIRST_SLOTS, sizeof(*table->slots));
+    table->slots = mem_calloc(FIRST_SLOTS, sizeof(struct node *));
 }
 
 static void node_free(struct node *node)
@@ -56,7 +56,7 @@ static void grow(struct node_table *table)
     struct node **old = table->slots;
     size_t old_count = table->slot_count;
     table->slot_count = old_count * 2;
-    table->slots = mem_calloc(table->slot_count, sizeof(*table->slots));
+    table->slots = mem_calloc(table->slot_count, sizeof(struct node *));
     for (size_t i = 0; i < old_count; i++)
         for (struct node *node = old[i], *next; node != NULL; node = next) {
             struct node **place = &table->slots[slot_of(table, node->id)];

@@ -61,7 +61,7 @@ static void push(struct walk *walk, const struct handle *handle)
 {
     if (walk->pending_count == walk->pending_size) {
         walk->pending_size = walk->pending_size > 0 ? walk->pending_size * 2 : 16;
-        walk->pending = mem_realloc_array(walk->pending, walk->pending_size, sizeof(*walk->pending));
+        walk->pending = mem_realloc_array(walk->pending, walk->pending_size, sizeof(struct handle *));
     }
     walk->pending[walk->pending_count++] = mem_dup(handle, HEAD_SIZE + handle->length);
 }
@@ -74,7 +74,7 @@ static bool is_gone(int error)
 static int visit(struct walk *walk, int dir_fd, const char *name, struct err *err)
 {
     struct stat st;
-    struct handle handle;
+    struct handle handle = {0};
     if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return is_gone(errno) ? 0 : err_set_errno(err, errno, "looking at %s", name);
     if (!S_ISDIR(st.st_mode) && st.st_nlink > 1 && !set_add(&walk->seen, st.st_ino))

@@ -97,13 +97,14 @@ static int load_orphans(struct volume *volume, bool keep, struct err *err)
         return err_set_errno(err, errno, "reading the orphans");
     int result = 0;
     for (const struct dirent *entry; result == 0 && (entry = readdir(dir)) != NULL;) {
-        unsigned long long node_id;
+        char *end = NULL;
+        uint64_t node_id = strtoull(entry->d_name, &end, 16);
         if (entry->d_name[0] == '.')
             continue;
         if (!keep) {
             if (unlinkat(volume->orphans_fd, entry->d_name, 0) != 0 && errno != ENOENT && errno != EROFS)
                 result = err_set_errno(err, errno, "removing orphan %s", entry->d_name);
-        } else if (sscanf(entry->d_name, "%16llx", &node_id) == 1) {
+        } else if (*end == '\0') {
             struct node *node = node_get(&volume->nodes, node_id);
             node_set_orphan(&volume->nodes, node, true);
             node_put(&volume->nodes, node);

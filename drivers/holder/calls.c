@@ -337,20 +337,24 @@ int holder_do_unmount(struct holder *holder, const char *id, const char *target,
 /* ---- the rest -------------------------------------------------------------------------------------------------------
  */
 
-/* Claims an existing mount; lock held on return of 0. */
-static int claim_existing(struct holder *holder, const char *id, int64_t deadline, struct held **held, struct err *err)
+/* Claims an existing mount; the lock is held then. NULL: an error. */
+static struct held *claim_existing(struct holder *holder, const char *id, int64_t deadline, struct err *err)
 {
     auto_err struct err claim_err = {0};
-    if (id == NULL)
-        return err_set(err, ERR_INVALID, "the id is missing");
+    if (id == NULL) {
+        err_set(err, ERR_INVALID, "the id is missing");
+        return NULL;
+    }
     pthread_mutex_lock(&holder->lock);
-    *held = holder_claim(holder, id, deadline, &claim_err);
-    if (*held != NULL)
-        return 0;
+    struct held *held = holder_claim(holder, id, deadline, &claim_err);
+    if (held != NULL)
+        return held;
     pthread_mutex_unlock(&holder->lock);
     if (claim_err.code != ERR_NONE)
-        return err_move(err, &claim_err);
-    return err_set(err, ERR_NOT_FOUND, "volume %s is not mounted", id);
+        err_move(err, &claim_err);
+    else
+        err_set(err, ERR_NOT_FOUND, "volume %s is not mounted", id);
+    return NULL;
 }
 
 static void leave_existing(struct holder *holder, struct held *held)
@@ -365,10 +369,10 @@ static void leave_existing(struct holder *holder, struct held *held)
 int holder_do_set_limit(struct holder *holder, const char *id, int64_t limit, int64_t inode_limit, int64_t deadline,
                         struct err *err)
 {
-    struct held *held;
     if (limit <= 0 || inode_limit < 0)
         return err_set(err, ERR_INVALID, "the limit must be positive");
-    if (claim_existing(holder, id, deadline, &held, err) < 0)
+    struct held *held = claim_existing(holder, id, deadline, err);
+    if (held == NULL)
         return -1;
     int result = change_limit(holder, held, limit, inode_limit, deadline, err);
     leave_existing(holder, held);
@@ -379,8 +383,8 @@ int holder_do_stats(struct holder *holder, const char *id, int64_t deadline, str
                     struct err *err)
 {
     const struct fuse_control_request request = {.magic = FUSE_CONTROL_MAGIC, .kind = FUSE_CONTROL_STATS};
-    struct held *held;
-    if (claim_existing(holder, id, deadline, &held, err) < 0)
+    struct held *held = claim_existing(holder, id, deadline, err);
+    if (held == NULL)
         return -1;
     int result = ask(holder, held, &request, answer, deadline, err);
     leave_existing(holder, held);
@@ -413,8 +417,8 @@ int holder_do_restart(struct holder *holder, int64_t deadline, struct err *err)
     pthread_mutex_unlock(&holder->lock);
     for (size_t i = 0; i < ids.len; i++) {
         auto_err struct err one = {0};
-        struct held *held;
-        if (claim_existing(holder, ids.items[i], deadline, &held, &one) == 0) {
+        struct held *held = claim_existing(holder, ids.items[i], deadline, &one);
+        if (held != NULL) {
             replace(holder, held, deadline, &one);
             bool gone = held->state == HELD_GONE;
             leave_existing(holder, held);

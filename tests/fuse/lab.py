@@ -192,6 +192,7 @@ class Lab:
         self.cgroup = cgroup
         self.holder = None
         self.count = 0
+        self.reports = []  # of sanitizers, after close
 
     def start(self, *arguments):
         """Starts a holder (beside the present one, which it relieves) and waits until it answers."""
@@ -242,9 +243,11 @@ class Lab:
                     raise
             time.sleep(0.02)
 
-    def volume(self, limit=64 * MIB, **arguments):
+    def volume(self, limit=64 * MIB, base=None, **arguments):
         self.count += 1
         volume = Volume(self, f"v{self.count}", limit)
+        if base is not None:
+            volume.directory = f"{base}/{volume.id}"
         os.makedirs(volume.directory + "/data")
         self.mount(volume, **arguments)
         return volume
@@ -271,7 +274,8 @@ class Lab:
             if self.holder is not None and self.holder.poll() is None:
                 self.kill_holder()
             end_children(known)
-            for point, kind, _, _ in reversed(mounts()):
+            self.reports = [line for line in self.tail(1 << 20).splitlines() if "Sanitizer" in line or "runtime error" in line]
+            for point, _, _, _ in reversed(mounts()):
                 if point.startswith(self.root + "/"):
                     try:
                         umount(point, MNT_DETACH)

@@ -41,7 +41,23 @@ def test_after_a_takeover(lab):
 
 
 def test_while_processes_are_killed(lab):
-    volume = lab.volume(256 * MIB)
+    killed_meanwhile(lab, lab.volume(256 * MIB))
+
+
+def test_on_a_file_system_with_other_handles(lab):
+    """Where a handle is no number (tmpfs, as XFS and btrfs), it is remembered, and looked for after a take-over."""
+    base = f"{lab.root}/tmpfs"
+    os.mkdir(base)
+    subprocess.check_call(["mount", "-t", "tmpfs", "-o", "size=300m", "tmpfs", base])
+    volume = lab.volume(256 * MIB, base=base)
+    os.chmod(volume.path, 0o755)
+    run(lab, volume.path)
+    killed_meanwhile(lab, volume)
+    volume.unmount()
+    subprocess.check_call(["umount", base])
+
+
+def killed_meanwhile(lab, volume):
     os.chmod(volume.path, 0o755)
     stop = threading.Event()
     kills = [0]

@@ -66,6 +66,9 @@ def main():
                 print("    last lines of the holder's log:\n" + lab.tail(), file=sys.stderr)
             finally:
                 lab.close()
+            if lab.reports:
+                verdict, reason = "FAIL", None
+                print("\n".join(lab.reports), file=sys.stderr)
             passed, failed, skipped = (passed + (verdict == "ok"), failed + (verdict == "FAIL"),
                                        skipped + (verdict == "skip"))
             print(f"{verdict:4} {name}  ({time.monotonic() - started:.1f} s){': ' + reason if reason else ''}",

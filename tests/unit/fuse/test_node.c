@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "drivers/fuse/node.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static bool is_open(int fd)
+{
+    return fcntl(fd, F_GETFD) >= 0;
+}
+
+static void a_node_goes_with_its_last_use(void **state)
+{
+    struct node_table table;
+    (void)state;
+    node_table_init(&table);
+    assert_null(node_find(&table, 7));
+    struct node *node = node_get(&table, 7);
+    assert_ptr_equal(node_get(&table, 7), node);
+    assert_ptr_equal(node_find(&table, 7), node);
+    node->data_fd = dup(0);
+    int fd = node->data_fd;
+    node_put(&table, node);
+    node_put(&table, node);
+    assert_true(is_open(fd));
+    node_put(&table, node);
+    assert_false(is_open(fd));
+    assert_null(node_find(&table, 7));
+    node_put(&table, NULL);
+    node_table_destroy(&table);
+}
+
+static void open_handles_keep_it(void **state)
+{
+    struct node_table table;
+    (void)state;
+    node_table_init(&table);
+    struct node *node = node_get(&table, 7);
+    assert_false(node_is_open(&table, node));
+    node_opened(&table, node);
+    node_opened(&table, node);
+    node_used(&table, node); /* by one of those */
+    node_put(&table, node);
+    assert_ptr_equal(node_find(&table, 7), node);
+    node_released(&table, node);
+    assert_true(node_is_open(&table, node));
+    node_forgotten(&table, node); /* what was seen opened is counted on */
+    assert_true(node_is_open(&table, node));
+    node_released(&table, node);
+    assert_false(node_is_open(&table, node));
+    node_put(&table, node);
+    assert_null(node_find(&table, 7));
+    node_table_destroy(&table);
+}
+
+static void handles_of_a_predecessor(void **state)
+{
+    struct node_table table;
+    (void)state;
+    node_table_init(&table);
+    struct node *node = node_get(&table, 7);
+    node_used(&table, node);
+    assert_true(node_is_open(&table, node));
+    node_put(&table, node);
+    assert_ptr_equal(node_find(&table, 7), node);
+    node_released(&table, node);
+    assert_false(node_is_open(&table, node));
+    node_used(&table, node); /* there was another one */
+    assert_true(node_is_open(&table, node));
+    node_forgotten(&table, node);
+    node_put(&table, node);
+    assert_null(node_find(&table, 7));
+    node_table_destroy(&table);
+}
+
+static void orphans_stay(void **state)
+{
+    struct node_table table;
+    (void)state;
+    node_table_init(&table);
+    struct node *node = node_get(&table, 7);
+    assert_false(node_has_orphans(&table));
+    node_set_orphan(&table, node, true);
+    node_set_orphan(&table, node, true);
+    node_put(&table, node);
+    assert_true(node_has_orphans(&table));
+    node = node_find(&table, 7);
+    assert_true(node_is_orphan(&table, node));
+    node_set_orphan(&table, node, false);
+    assert_false(node_has_orphans(&table));
+    node_put(&table, node);
+    assert_null(node_find(&table, 7));
+    node_table_destroy(&table);
+}
+
+static void many(void **state)
+{
+    struct node_table table;
+    (void)state;
+    node_table_init(&table);
+    for (uint64_t i = 0; i < 5000; i++)
+        node_opened(&table, node_get(&table, i << 32 | 12));
+    for (uint64_t i = 0; i < 5000; i++) {
+        struct node *node = node_find(&table, i << 32 | 12);
+        assert_non_null(node);
+        assert_true(node->id == (i << 32 | 12));
+        node_released(&table, node);
+        node_put(&table, node);
+        node_put(&table, node);
+    }
+    assert_int_equal(table.count, 0);
+    node_opened(&table, node_get(&table, 3)); /* destroying frees what is left */
+    node_table_destroy(&table);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_node_goes_with_its_last_use),
+        cmocka_unit_test(open_handles_keep_it),
+        cmocka_unit_test(handles_of_a_predecessor),
+        cmocka_unit_test(orphans_stay),
+        cmocka_unit_test(many),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
