@@ -256,6 +256,9 @@ void reclaim_decide(const struct controller_view *view, const struct kube_volume
             plan->plugin = NULL;
     } else if (str_eq(policy, POLICY_DELETE)) {
         decide_deleter(view, volume, plan);
+        /* older releases look at the deletion first, and then leave the volume to whoever holds it */
+        if (plan->action == RECLAIM_FAIL && volume->object.meta.deleting && !view->profile.volume_finalizers)
+            reclaim_plan_clear(plan);
     } else {
         plan->action = RECLAIM_FAIL;
         plan->reason = "VolumeUnknownReclaimPolicy";

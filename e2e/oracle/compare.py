@@ -70,6 +70,7 @@ def compare(up, berth):
             rule = event_rule(key, first, second, up)
             if rule:
                 rules[rule] += 1
+                rules[rule, "upstream" if first is up else "berth"] += 1
             else:
                 out.append("%s: %s" % (text, key))
     for e in berth["events"].values():
@@ -102,8 +103,7 @@ def accept(ups, berths, paused):
             rules["quicker"] = 1
             continue
         if best:
-            usual = set.intersection(*(wrong(u) for u in ups))
-            if len(distinct) > 1 and counts(b) in [counts(u) for u in ups] and wrong(b) <= set.union(*(wrong(u) for u in ups)) | usual:
+            if len(distinct) > 1 and counts(b) in [counts(u) for u in ups] and wrong(b) <= set.union(*(wrong(u) for u in ups)):
                 rules["undetermined, counted"] = 1
                 continue
             return best, collections.Counter()

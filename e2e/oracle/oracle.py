@@ -110,6 +110,8 @@ class Oracle:
             before, after = schedule.get(step, (None, None))
             begun = time.time()
             self.both(lambda s, what=before: self.control(s, what))
+            if (before or "").endswith("start"):
+                self.settle()       # one of them starts in a second, the other at once: both shall live through what follows
             for part in range(max(len(sequence.parts(job.seq["steps"][step])) for job in jobs)):
                 if part and self.sides[0].binder.p is not None:
                     self.settle()
@@ -198,7 +200,7 @@ class Oracle:
                 else:
                     self.passed += 1
                     self.rules += rules
-                    print("  %s passes: %s" % (self.name(job), ", ".join(rules)))
+                    print("  %s passes: %s" % (self.name(job), ", ".join(r for r in rules if isinstance(r, str))))
             open_ = still
             if not open_:
                 break
@@ -294,7 +296,8 @@ class Oracle:
         print("operations: " + ", ".join("%s %d" % kv for kv in sorted(self.ops.items())))
         print("differences on purpose:")
         for rule, why in compare.RULES.items():
-            print("  %6d  %s: %s" % (self.rules[rule], rule, why))
+            sides = ["%d by %s" % (self.rules[rule, s], s) for s in ("upstream", "berth") if self.rules[rule, s]]
+            print("  %6d  %s%s: %s" % (self.rules[rule], rule, " (%s)" % ", ".join(sides) if sides else "", why))
         print("%.0f s" % (time.monotonic() - begun))
 
 

@@ -232,6 +232,7 @@ static void test_rows(void **state)
         check_row(&rows[i]);
 }
 
+#define TERMINATING "'metadata':{'deletionTimestamp':'2024-01-01T00:00:00Z','finalizers':['a']}"
 /* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding) */
 static const struct {
     const char *name;
@@ -264,6 +265,11 @@ static const struct {
      "Error getting deleter volume plugin for volume \"v\": no deletable volume plugin matched"},
     {"Delete nfs", 36, "{'spec':{'persistentVolumeReclaimPolicy':'Delete'}}", RECLAIM_FAIL, PLUGIN_NFS,
      "VolumeFailedDelete", "error getting deleter volume plugin for volume \"v\": no deletable volume plugin matched"},
+    {"Delete nfs, terminating", 36, "{" TERMINATING ",'spec':{'persistentVolumeReclaimPolicy':'Delete'}}", RECLAIM_FAIL,
+     PLUGIN_NFS, "VolumeFailedDelete",
+     "error getting deleter volume plugin for volume \"v\": no deletable volume plugin matched"},
+    {"Delete nfs, terminating, in 1.20", 20, "{" TERMINATING ",'spec':{'persistentVolumeReclaimPolicy':'Delete'}}",
+     RECLAIM_NOTHING, NULL, NULL, NULL},
     {"Delete local", 36, "{'spec':{'persistentVolumeReclaimPolicy':'Delete','nfs':null,'local':{'path':'/x'}}}",
      RECLAIM_FAIL, NULL, "VolumeFailedDelete",
      "error getting deleter volume plugin for volume \"v\": no volume plugin matched"},
