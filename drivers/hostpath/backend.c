@@ -67,10 +67,20 @@ int backend_read_options(const struct volume *volume, const Csi__V1__VolumeCapab
     if (volume->block)
         return 0;
     const Csi__V1__VolumeCapability__MountVolume *mount = capability->mount;
-    if (mount_options_parse(mount->mount_flags, mount->n_mount_flags, options, err) < 0)
-        return -1;
     const struct backend *backend = backend_of(volume);
-    return backend->check == NULL ? 0 : backend->check(mount->fs_type, options, err);
+    if (mount_options_parse(mount->mount_flags, mount->n_mount_flags, options, err) == 0 &&
+        (backend->check == NULL || backend->check(mount->fs_type, options, err) == 0))
+        return 0;
+    return backend_blame_caller(err);
+}
+
+int backend_blame_caller(struct err *err)
+{
+    if (err_is(err, ERR_INVALID)) {
+        err->code = ERR_RPC;
+        err->status = CSI_INVALID_ARGUMENT;
+    }
+    return -1;
 }
 
 char *backend_capability_text(struct csi_arena *arena, const Csi__V1__VolumeCapability *capability)

@@ -61,6 +61,8 @@ int backend_block_device(struct hostpath *driver, const struct volume *volume, b
 /* The options in a capability (none for block); 3 when they are bad or the backend cannot have them. */
 int backend_read_options(const struct volume *volume, const Csi__V1__VolumeCapability *capability,
                          struct mount_options *options, struct err *err);
+/* What is wrong with an argument (ERR_INVALID) is answered with 3; other errors stay what they are. Returns -1. */
+int backend_blame_caller(struct err *err);
 /* One text for equal capabilities, without the mount flags themselves: they may be secret. In the arena. */
 char *backend_capability_text(struct csi_arena *arena, const Csi__V1__VolumeCapability *capability);
 

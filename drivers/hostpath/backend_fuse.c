@@ -37,7 +37,8 @@ static int attach(struct hostpath *driver, const struct volume *volume, const ch
             strv_add(&list, options->list.items[i]);
     const struct holder_mount mount = {
         .id = volume->id, .directory = directory, .target = path, .limit = volume->capacity, .options = &list};
-    return holder_mount_volume(driver->holder, &mount, MOUNT_TIMEOUT, err);
+    /* the holder knows which options a FUSE mount can have */
+    return holder_mount_volume(driver->holder, &mount, MOUNT_TIMEOUT, err) < 0 ? backend_blame_caller(err) : 0;
 }
 
 static int detach(struct hostpath *driver, const struct volume *volume, const char *path, struct err *err)

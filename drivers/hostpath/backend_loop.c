@@ -62,8 +62,8 @@ static int mount_device(const char *device, const char *path, const struct mount
     if (mount(device, path, "ext4", options->flags & ~(unsigned long)MS_RDONLY, all) == 0)
         return 0;
     if (errno == EINVAL && options->data.len > 0)
-        return err_set(err, ERR_INVALID,
-                       "the kernel refuses the mount options for ext4, or the file system is damaged");
+        return csi_fail(err, CSI_INVALID_ARGUMENT,
+                        "the kernel refuses the mount options for ext4, or the file system is damaged");
     return err_set_errno(err, errno, "mounting the file system at %s", path);
 }
 

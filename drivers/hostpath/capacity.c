@@ -86,6 +86,7 @@ static int64_t promised(struct hostpath *driver)
 static int left_on_disk(struct hostpath *driver, int64_t *left, struct err *err)
 {
     struct statvfs fs;
+    *left = 0;
     if (fstatvfs(state_directory_fd(driver->state), &fs) != 0)
         return err_set_errno(err, errno, "statfs of the state directory");
     *left = (int64_t)fs.f_bavail * (int64_t)fs.f_frsize;
@@ -127,6 +128,7 @@ static int find_pool(struct hostpath *driver, const char *kind, const struct hos
 static int look(struct hostpath *driver, const char *kind, const struct hostpath_pool **pool, int64_t *left,
                 struct err *err)
 {
+    *left = 0;
     if (find_pool(driver, kind, pool, err) < 0 || left_on_disk(driver, left, err) < 0)
         return -1;
     if (*pool != NULL) {
@@ -148,7 +150,7 @@ int capacity_available(struct hostpath *driver, const char *kind, int64_t *avail
 static int check_room(struct hostpath *driver, char **kind, int64_t bytes, struct err *err)
 {
     const struct hostpath_pool *pool = NULL;
-    int64_t left;
+    int64_t left = 0;
     if (kind == NULL ? left_on_disk(driver, &left, err) < 0 : look(driver, *kind, &pool, &left, err) < 0)
         return -1;
     if (left < bytes && (pool != NULL || !driver->options.overcommit))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "drivers/hostpath/capacity.h"
+#include "drivers/hostpath/dispatch.h"
 #include "drivers/hostpath/telemetry.h"
 #include "drivers/hostpath/usage.h"
 
@@ -13,17 +14,12 @@
 
 #define STOP_GRACE (10 * CLOCK_SECOND)
 
-static const struct csi_handlers *const handlers[] = {
-    &hostpath_identity_handlers, &hostpath_create_handlers,   &hostpath_controller_handlers, &hostpath_attach_handlers,
-    &hostpath_expand_handlers,   &hostpath_snapshot_handlers, &hostpath_group_handlers,      &hostpath_stage_handlers,
-    &hostpath_publish_handlers,  &hostpath_node_handlers,
-};
-
 struct program {
     const struct hostpath_flags *flags;
     struct stop *stop;
     struct hostpath driver;
     struct telemetry *telemetry;
+    struct csi_handlers handlers;
     struct csi_server *server;
     struct csi_registration *registration;
 };
@@ -62,8 +58,8 @@ static int serve(struct program *program, struct err *err)
     program->server = csi_server_new(&options, err);
     if (program->server == NULL)
         return -1;
-    for (size_t i = 0; i < ARRAY_LEN(handlers); i++)
-        csi_server_add(program->server, handlers[i], &program->driver);
+    program->handlers = dispatch_handlers();
+    csi_server_add(program->server, &program->handlers, &program->driver);
     if (add_registration(program, err) < 0 || csi_server_start(program->server, err) < 0)
         return -1;
     log_info("Listening", kv_str("endpoint", program->flags->endpoint), kv_str("driver", program->flags->driver_name),

@@ -33,9 +33,39 @@ static bool is_reader_mode(int mode)
            mode == CSI__V1__VOLUME_CAPABILITY__ACCESS_MODE__MODE__MULTI_NODE_READER_ONLY;
 }
 
+/* Whether what lies on the target is this volume as it is mounted now, and not what a mount that died has left there.
+ */
+static int is_published(struct hostpath *driver, const struct volume *volume, const char *target, bool *published,
+                        struct err *err)
+{
+    auto_mounts struct mount_list mounts = {0};
+    *published = false;
+    if (mount_list_read(&mounts, err) < 0)
+        return -1;
+    const struct mount_entry *there = mount_list_find(&mounts, target);
+    if (there == NULL)
+        return 0;
+    if (volume->ephemeral)
+        return backend_of(volume)->is_attached(driver, volume, target, &mounts, published, err);
+    if (volume->block) {
+        /* a bind mount's root is the device's name in its file system */
+        char device[64];
+        const struct volume_target *known = volume_find_target(volume, target);
+        const bool read_only = known != NULL && there->read_only;
+        if (backend_block_device(driver, volume, read_only, device, sizeof(device), err) < 0)
+            return -1;
+        *published = str_eq(strrchr(there->root, '/'), strrchr(device, '/'));
+        return 0;
+    }
+    const struct mount_entry *staged = mount_list_find(&mounts, volume->staging_path);
+    *published = staged != NULL && staged->major == there->major && staged->minor == there->minor;
+    return 0;
+}
+
 /* A repeated call is answered without a second mount; another one with the same target is 6. */
-static int check_targets(const struct volume *volume, const Csi__V1__NodePublishVolumeRequest *request,
-                         const char *capability, bool *published, struct err *err)
+static int check_targets(struct hostpath *driver, const struct volume *volume,
+                         const Csi__V1__NodePublishVolumeRequest *request, const char *capability, bool *published,
+                         struct err *err)
 {
     *published = false;
     const struct volume_target *same = volume_find_target(volume, request->target_path);
@@ -43,7 +73,7 @@ static int check_targets(const struct volume *volume, const Csi__V1__NodePublish
         if (same->read_only != (bool)request->readonly || !str_eq(same->capability, capability))
             return csi_fail(err, CSI_ALREADY_EXISTS, "volume %s is published at %s with another capability", volume->id,
                             request->target_path);
-        return mount_is_point(request->target_path, published, err);
+        return is_published(driver, volume, request->target_path, published, err);
     }
     int mode = (int)request->volume_capability->access_mode->mode;
     for (size_t i = 0; i < volume->target_count; i++) {
@@ -82,7 +112,8 @@ static int bind_target(struct hostpath *driver, const struct volume *volume, con
 {
     char device[64];
     const unsigned long flags = options->flags | (read_only ? MS_RDONLY : 0);
-    if (mount_target_make(target, !volume->block, err) < 0)
+    /* what still lies there is a mount that died */
+    if (mount_remove(target, err) < 0 || mount_target_make(target, !volume->block, err) < 0)
         return -1;
     if (!volume->block)
         return mount_bind_flags(volume->staging_path, target, flags, err);
@@ -142,7 +173,7 @@ static int publish_persistent(struct hostpath *driver, const Csi__V1__NodePublis
         check_access_type(volume, request->volume_capability, err) < 0 ||
         backend_read_options(volume, request->volume_capability, &options, err) < 0 ||
         need_staged(driver, volume, request, &options, err) < 0 ||
-        check_targets(volume, request, capability, &published, err) < 0)
+        check_targets(driver, volume, request, capability, &published, err) < 0)
         return -1;
     if (published)
         return 0;
@@ -221,7 +252,7 @@ static int mount_ephemeral(struct hostpath *driver, const struct volume *volume,
                            const Csi__V1__NodePublishVolumeRequest *request, const struct mount_options *options,
                            struct err *err)
 {
-    if (mount_target_make(request->target_path, true, err) < 0 ||
+    if (mount_remove(request->target_path, err) < 0 || mount_target_make(request->target_path, true, err) < 0 ||
         backend_of(volume)->attach(driver, volume, request->target_path, options, err) < 0)
         return -1;
     return wants_read_only(volume, request, options) ? mount_make_read_only(request->target_path, options->flags, err)
@@ -240,7 +271,7 @@ static int publish_ephemeral(struct hostpath *driver, const Csi__V1__NodePublish
         if (volume->target_count > 0 && volume_find_target(volume, request->target_path) == NULL)
             return csi_fail(err, CSI_FAILED_PRECONDITION, "inline volume %s is already published at %s", volume->id,
                             volume->targets[0].path);
-        if (check_targets(volume, request, capability, &published, err) < 0 ||
+        if (check_targets(driver, volume, request, capability, &published, err) < 0 ||
             backend_read_options(volume, request->volume_capability, &options, err) < 0)
             return -1;
         if (published)

@@ -485,6 +485,34 @@ def test_a_lost_mount_is_made_again(s):
     expect(not reply["volume_condition"]["abnormal"], f"{reply}")
 
 
+@test("fuse", "loop")
+def test_a_target_of_a_dead_mount_is_bound_again(s):
+    volume = s.up()
+    with open(os.path.join(s.target, "file"), "w", encoding="ascii") as f:
+        f.write("x")
+    # the staged mount goes, while the target keeps the old file system
+    subprocess.run(["umount", "-l", s.staging], check=True)
+    with open("/proc/self/mountinfo", encoding="utf-8") as f:
+        before = [line.split(" ")[2] for line in f if line.split(" ")[4] == s.target]
+    error = s.fails(None, "NodePublishVolume", **s.publish_request(volume, {}))  # two at once would be one too many
+    expect("still" in str(error), f"{error}")
+    subprocess.run(["umount", s.target], check=True)
+    with subprocess.Popen(["mount", "-t", "tmpfs", "dead", s.target]) as mount:
+        expect(mount.wait() == 0, "mount")
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            s.publish(volume, context={})
+            break
+        except RpcError as e:
+            expect(time.monotonic() < deadline, f"{e}")
+            time.sleep(0.1)
+    with open("/proc/self/mountinfo", encoding="utf-8") as f:
+        after = [line.split(" ")[2] for line in f if line.split(" ")[4] == s.target]
+    expect(len(before) == len(after) == 1, f"{before} {after}")
+    expect(os.path.exists(os.path.join(s.target, "file")), "what lies at the target is not the volume")
+
+
 @test(*TREES, "block")
 def test_restart_while_published(s):
     volume = s.up()
