@@ -176,4 +176,5 @@ help:
 	@echo "make clean      remove the build directories"
 	@echo "variables       SAN=address|thread CC=clang V=1 O=dir"
 
+-include deploy/targets.mk
 -include $(shell find $(O) -name '*.d' 2>/dev/null)

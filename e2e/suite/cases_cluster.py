@@ -93,7 +93,7 @@ def static_volume(lab):
         lab.api.delete("pv", name)
 
 
-@case("StatefulSet grows, shrinks and grows", flavours="fuse plain nfs")
+@case("StatefulSet grows, shrinks and grows", flavours="fuse nfs")
 def stateful_set(lab):
     template = lab.pod_spec("[ -e /v/name ] || hostname >/v/name; echo \"$(hostname) has $(cat /v/name)\"; "
                             "exec sleep 10000", claims={})
@@ -129,7 +129,7 @@ def stateful_set(lab):
     lab.api.delete("statefulset", "s", lab.ns)
 
 
-@case("drained node: the pod comes back to its data", flavours="fuse plain nfs", alone=True)
+@case("drained node: the pod comes back to its data", flavours="fuse nfs", alone=True)
 def drain(lab):
     lab.claim()
     template = lab.pod_spec("cat /v/f 2>/dev/null; echo was here >/v/f; exec sleep 10000")

@@ -173,6 +173,8 @@ def snapshot(lab):
 
 @case("grows while a pod uses it", flavours="all")
 def expansion(lab):
+    if lab.flavour.name == "loop" and not lab.cluster.may_resize():
+        raise Skip("growing ext4 while it is mounted needs CAP_SYS_RESOURCE, which this machine does not give")
     lab.claim(size="10Mi")
     lab.start_writer()
     volume = lab.wait_bound()
@@ -211,7 +213,7 @@ def resize_by_hand(lab, volume):
     lab.api.patch("pvc", "data", {"status": status}, lab.ns, "status")
 
 
-@case("hundred claims in one pod", flavours="fuse plain")
+@case("hundred claims in one pod", flavours="fuse")
 def hundred(lab):
     count = lab.cluster.options.many
     begin = time.monotonic()
@@ -249,18 +251,17 @@ def too_much(lab):
 
 @case("wrong parameter is named in an event")
 def wrong_parameter(lab):
-    flavour = lab.cluster.flavours()[0]
+    # where the driver reports capacity, the scheduler stops earlier, and a node's provisioner holds back
+    flavour = max(lab.cluster.flavours(), key=lambda f: f.name == "nfs")
     name = lab.ns
     lab.api.create("sc", {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name},
                           "provisioner": flavour.driver, "parameters": {"colour": "blue"},
-                          "volumeBindingMode": "WaitForFirstConsumer"})
+                          "volumeBindingMode": "Immediate"})
     try:
         lab.claim(storage_class=name)
-        lab.start("user", "true")
         wait_for("an event that names the parameter", lambda: [
             e for e in lab.api.list("event", lab.ns)
-            if e["reason"] == "ProvisioningFailed" and "colour" in e["message"]], 30)
-        lab.api.delete_now("pod", "user", lab.ns)
+            if e["reason"] == "ProvisioningFailed" and "colour" in e["message"]], 90)
         lab.delete_claim()
         wait_for("the claim to go", lambda: not lab.get_claim(), 30)
     finally:

@@ -89,6 +89,14 @@ class Cluster:
         return [f for f in FLAVOURS if f.storage_class in self.classes and
                 (not self.options.flavours or f.name in self.options.flavours)]
 
+    def may_resize(self):
+        """Whether the kernel lets privileged pods resize a mounted ext4; only looked at on the node itself."""
+        if not self.options.on_node:
+            return True
+        with open("/proc/self/status", encoding="utf-8") as f:
+            effective = next(int(line.split()[1], 16) for line in f if line.startswith("CapEff:"))
+        return effective & 1 << 24 != 0  # CAP_SYS_RESOURCE
+
     def outlives_its_driver(self, flavour):
         """Whether a mount stays when the driver's pod is killed. With the kernel's NFS client it does."""
         if flavour.name != "nfs" or not self.options.on_node:
