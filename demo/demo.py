@@ -168,6 +168,7 @@ def use_volume(stack, timeline, volume):
 def run(stack):
     title("1. An API server, a CSI driver, and the two programs of berth")
     began = time.monotonic()
+    stack.start_holder()
     stack.start_all()
     for key, program in (("driver", "berth-hostpath"), ("provisioner", "berth-provisioner"),
                          ("controller", "berth-controller")):

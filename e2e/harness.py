@@ -229,8 +229,11 @@ class Process:
                      for key in ("VmRSS", "RssAnon"))
 
     def log_text(self):
-        with open(self.log, encoding="utf-8", errors="replace") as f:
-            return f.read()
+        try:
+            with open(self.log, encoding="utf-8", errors="replace") as f:
+                return f.read()
+        except FileNotFoundError:
+            return ""
 
 
 class Server:
@@ -308,6 +311,7 @@ class Stack:
         self.state = os.path.join(self.directory, "state")
         os.makedirs(self.state)
         self.socket = os.path.join(self.directory, "csi.sock")
+        self.holder = os.path.join(self.directory, "holder", "h.sock")
         self.ports = {}
         try:
             self.server = Server(sort, os.path.join(self.directory, "server"), audit)
@@ -335,9 +339,16 @@ class Stack:
         self.processes[key] = process
         return process
 
+    def start_holder(self):
+        """For volumes of the backend fuse: it keeps their mounts, and ends only after the driver."""
+        os.makedirs(os.path.dirname(self.holder), exist_ok=True)
+        process = self.run("holder", "berth-holder", "--socket=" + self.holder)
+        wait_for("the holder's socket", lambda: os.path.exists(self.holder), 10)
+        return process
+
     def start_driver(self, *args):
         process = self.run("driver", "berth-hostpath", "--endpoint=unix://" + self.socket, "--nodeid=node1",
-                           "--statedir=" + self.state, "-v=5", *args)
+                           "--statedir=" + self.state, "--holder-socket=" + self.holder, "-v=5", *args)
         wait_for("the driver's socket", lambda: os.path.exists(self.socket), 10)
         self.register_node()
         return process
