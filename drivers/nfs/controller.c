@@ -276,7 +276,6 @@ static int controller_get_volume(void *arg, const Csi__V1__ControllerGetVolumeRe
     auto_share struct share *share = NULL;
     auto_handle struct handle handle = {0};
     auto_record struct record record = {0};
-    auto_strv struct strv nodes = {0};
     struct area area;
     struct share_fh directory;
     if (find_volume(arg, request->volume_id, call, &handle, &share, &area, &record, &directory, err) < 0)

@@ -48,8 +48,8 @@ static int finish(struct area *area, const struct record *record, struct err *er
 /* The rename that takes the directory out of everybody's way. */
 static int move_to_trash(struct area *area, const struct record *record, struct err *err)
 {
-    struct share_fh parent, fh;
-    const char *name;
+    struct share_fh parent = {0}, fh;
+    const char *name = NULL;
     struct share *share = area->share;
     int error = share_lookup(share, &area->trash, record->id, &fh, NULL);
     if (error == 0) /* an earlier call did it */

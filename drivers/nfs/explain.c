@@ -33,10 +33,12 @@ static const struct cause causes[] = {
      "no answer: a firewall may let through NFS but not rpcbind (port 111) and mountd, which version 3 needs"},
     {STEP_MOUNT, EACCES, ERR_FORBIDDEN,
      "there is no such export, or not for this client: check `share` in the storage class, the export list (is our "
-     "address in it?), and whether it wants a privileged source port (option `insecure`, or CAP_NET_BIND_SERVICE for this driver)"},
+     "address in it?), and whether it wants a privileged source port (option `insecure`, or CAP_NET_BIND_SERVICE for "
+     "this driver)"},
     {STEP_MOUNT, EPERM, ERR_FORBIDDEN,
      "there is no such export, or not for this client: check `share` in the storage class, the export list (is our "
-     "address in it?), and whether it wants a privileged source port (option `insecure`, or CAP_NET_BIND_SERVICE for this driver)"},
+     "address in it?), and whether it wants a privileged source port (option `insecure`, or CAP_NET_BIND_SERVICE for "
+     "this driver)"},
     {STEP_MOUNT, ENOENT, ERR_INVALID, "there is no such export: check `share` in the storage class"},
     {STEP_ROOT, ENOENT, ERR_INVALID,
      "there is no such export for this client: check `share` in the storage class (version 4 paths start at the "

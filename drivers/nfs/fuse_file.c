@@ -25,12 +25,12 @@ static void opened(struct op *op, struct inode *inode, struct fuse_file_info *fi
 static void closed(struct op *op, struct inode *inode, const struct fuse_file_info *fi)
 {
     struct silly *silly = NULL;
-    struct share_attr attr;
+    struct share_attr attr = {0};
     inode_close(&op->fs->inodes, inode, &silly);
     free((struct open_file *)(uintptr_t)fi->fh);
     if (silly == NULL)
         return;
-    struct share_fh fh;
+    struct share_fh fh = {0};
     if (OP_RUN(op, share_lookup(op->share, &silly->dir, silly->name, &fh, &attr)) == 0 &&
         OP_RUN(op, share_unlink(op->share, &silly->dir, silly->name)) == 0)
         quota_change(&op->fs->quota, -(int64_t)attr.used);
@@ -43,7 +43,7 @@ static void open_file(fuse_req_t req, fuse_ino_t number, struct fuse_file_info *
     struct inode *inode = inode_of(&op.fs->inodes, number);
     int mode = fi->flags & O_ACCMODE;
     int wanted = (mode == O_RDONLY ? R_OK : 0) | (mode == O_WRONLY ? W_OK : 0) | (mode == O_RDWR ? R_OK | W_OK : 0);
-    struct share_attr attr;
+    struct share_attr attr = {0};
     int error = OP_RUN(&op, share_access(op.share, &inode->fh, wanted));
     if (error == EACCES && wanted == R_OK) /* to be run */
         error = OP_RUN(&op, share_access(op.share, &inode->fh, X_OK));
@@ -66,8 +66,8 @@ static void create_file(fuse_req_t req, fuse_ino_t parent, const char *name, mod
     struct share_set set = {.mask = SHARE_SET_MODE, .mode = mode & 07777};
     const struct share_fh *dir = &inode_of(&op.fs->inodes, parent)->fh;
     struct fuse_entry_param entry = {.attr_timeout = FS_TIMEOUT, .entry_timeout = FS_TIMEOUT};
-    struct share_fh fh;
-    struct share_attr attr;
+    struct share_fh fh = {0};
+    struct share_attr attr = {0};
     /* exclusive first: an existing file keeps its mode */
     int error = OP_RUN(&op, share_create(op.share, dir, name, true, &set, &fh, &attr));
     if (error == EEXIST && (!exclusive || op.tries > 0))
@@ -128,7 +128,7 @@ static void read_file(fuse_req_t req, fuse_ino_t number, size_t size, off_t offs
 /* No space is left for new blocks, but what is there may be written over. */
 static bool is_overwrite(struct op *op, const struct inode *inode, uint64_t offset, size_t size)
 {
-    struct share_attr attr;
+    struct share_attr attr = {0};
     return OP_RUN(op, share_getattr(op->share, &inode->fh, &attr)) == 0 && offset + size <= attr.size &&
            attr.used >= attr.size;
 }
@@ -182,7 +182,7 @@ static void stat_fs(fuse_req_t req, fuse_ino_t number)
 {
     struct op op = op_begin(fs_of(req), req);
     struct quota *quota = &op.fs->quota;
-    struct share_space space;
+    struct share_space space = {0};
     (void)number;
     int error = OP_RUN(&op, share_statfs(op.share, &op.fs->inodes.root.fh, &space));
     if (error != 0) {

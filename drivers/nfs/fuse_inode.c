@@ -56,7 +56,7 @@ static struct inode *find(struct inode_table *table, const struct share_fh *fh)
 {
     if (share_fh_equal(&table->root.fh, fh))
         return &table->root;
-    struct inode *inode = table->buckets[hash(fh) % table->bucket_count];
+    struct inode *inode = table->buckets[hash(fh) & (table->bucket_count - 1)];
     while (inode != NULL && !share_fh_equal(&inode->fh, fh))
         inode = inode->next;
     return inode;
@@ -64,11 +64,11 @@ static struct inode *find(struct inode_table *table, const struct share_fh *fh)
 
 static void grow(struct inode_table *table)
 {
-    size_t count = table->bucket_count * 2;
+    const size_t count = table->bucket_count * 2; /* a power of two, as at the start */
     struct inode **buckets = mem_calloc(count, sizeof(struct inode *));
     for (size_t i = 0; i < table->bucket_count; i++)
         for (struct inode *inode = table->buckets[i], *next; inode != NULL; inode = next) {
-            struct inode **to = &buckets[hash(&inode->fh) % count];
+            struct inode **to = &buckets[hash(&inode->fh) & (count - 1)];
             next = inode->next;
             inode->next = *to;
             *to = inode;
@@ -85,7 +85,7 @@ struct inode *inode_remember(struct inode_table *table, const struct share_fh *f
     if (inode == NULL) {
         if (table->count >= table->bucket_count * 2)
             grow(table);
-        struct inode **bucket = &table->buckets[hash(fh) % table->bucket_count];
+        struct inode **bucket = &table->buckets[hash(fh) & (table->bucket_count - 1)];
         inode = mem_new(struct inode);
         inode->fh = *fh;
         inode->type = attr->type;
@@ -105,7 +105,7 @@ static void drop_if_unused(struct inode_table *table, struct inode *inode)
 {
     if (inode == &table->root || inode->lookups > 0 || inode->opens > 0)
         return;
-    struct inode **at = &table->buckets[hash(&inode->fh) % table->bucket_count];
+    struct inode **at = &table->buckets[hash(&inode->fh) & (table->bucket_count - 1)];
     while (*at != inode)
         at = &(*at)->next;
     *at = inode->next;

@@ -49,7 +49,7 @@ static int find_root(struct fs *fs, struct err *err)
 {
     auto_share struct share *share = NULL;
     struct share_fh root;
-    struct share_attr attr;
+    struct share_attr attr = {0};
     struct share_options options = {.clock = fs->clock,
                                     .credential = {.uid = fs->config.uid, .gid = fs->config.gid},
                                     .timeout = fs->config.timeout};

@@ -21,8 +21,8 @@ static const struct share_fh *fh_of(const struct op *op, fuse_ino_t number)
 static void lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct op op = op_begin(fs_of(req), req);
-    struct share_fh fh;
-    struct share_attr attr;
+    struct share_fh fh = {0};
+    struct share_attr attr = {0};
     int error = OP_RUN(&op, share_lookup(op.share, fh_of(&op, parent), name, &fh, &attr));
     if (error != 0)
         fuse_reply_err(req, error);
@@ -55,7 +55,7 @@ static void reply_attr(struct op *op, fuse_ino_t number, const struct share_attr
 static void getattr(fuse_req_t req, fuse_ino_t number, struct fuse_file_info *fi)
 {
     struct op op = op_begin(fs_of(req), req);
-    struct share_attr attr;
+    struct share_attr attr = {0};
     (void)fi;
     int error = OP_RUN(&op, share_getattr(op.share, fh_of(&op, number), &attr));
     if (error != 0)
@@ -162,8 +162,8 @@ static void make_directory(fuse_req_t req, fuse_ino_t parent, const char *name, 
 {
     struct op op = op_begin(fs_of(req), req);
     struct share_set set = {.mask = SHARE_SET_MODE, .mode = mode & 07777};
-    struct share_fh fh;
-    struct share_attr attr;
+    struct share_fh fh = {0};
+    struct share_attr attr = {0};
     uint64_t reserved;
     int error = ENOSPC;
     if (reserve(&op, &reserved))
@@ -175,8 +175,8 @@ static void make_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, 
 {
     struct op op = op_begin(fs_of(req), req);
     struct share_set none = {0};
-    struct share_fh fh;
-    struct share_attr attr;
+    struct share_fh fh = {0};
+    struct share_attr attr = {0};
     uint64_t reserved;
     int error = ENOSPC;
     if (reserve(&op, &reserved))
@@ -193,8 +193,8 @@ static void make_node(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
     struct op op = op_begin(fs_of(req), req);
     struct share_set set = {.mask = SHARE_SET_MODE, .mode = mode & 07777};
     struct share_attr like = {.type = SHARE_FILE, .rdev_major = major(device), .rdev_minor = minor(device)};
-    struct share_fh fh;
-    struct share_attr attr;
+    struct share_fh fh = {0};
+    struct share_attr attr = {0};
     for (size_t i = 0; i < ARRAY_LEN(types); i++)
         if ((mode & S_IFMT) == types[i].mode)
             like.type = types[i].type;
@@ -207,7 +207,7 @@ static void make_node(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 static void make_link(fuse_req_t req, fuse_ino_t number, fuse_ino_t parent, const char *name)
 {
     struct op op = op_begin(fs_of(req), req);
-    struct share_attr attr;
+    struct share_attr attr = {0};
     const struct share_fh *fh = fh_of(&op, number);
     int error = OP_RUN(&op, share_link(op.share, fh, fh_of(&op, parent), name));
     if (error == EEXIST && op.tries > 0)
@@ -246,8 +246,8 @@ static void unlink_file(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
     struct op op = op_begin(fs_of(req), req);
     const struct share_fh *dir = fh_of(&op, parent);
-    struct share_fh fh;
-    struct share_attr attr;
+    struct share_fh fh = {0};
+    struct share_attr attr = {0};
     int error = OP_RUN(&op, share_lookup(op.share, dir, name, &fh, &attr));
     int kept = error == 0 ? keep_if_open(&op, dir, name, &fh, &attr) : 0;
     if (error == 0 && kept <= 0) {
@@ -264,8 +264,8 @@ static void remove_directory(fuse_req_t req, fuse_ino_t parent, const char *name
 {
     struct op op = op_begin(fs_of(req), req);
     const struct share_fh *dir = fh_of(&op, parent);
-    struct share_fh fh;
-    struct share_attr attr;
+    struct share_fh fh = {0};
+    struct share_attr attr = {0};
     int error = OP_RUN(&op, share_lookup(op.share, dir, name, &fh, &attr));
     if (error == 0) {
         error = OP_RUN(&op, share_rmdir(op.share, dir, name));
@@ -282,8 +282,8 @@ static void rename_entry(fuse_req_t req, fuse_ino_t from_parent, const char *fro
 {
     struct op op = op_begin(fs_of(req), req);
     const struct share_fh *from_dir = fh_of(&op, from_parent), *to_dir = fh_of(&op, to_parent);
-    struct share_fh moved, target;
-    struct share_attr attr, target_attr;
+    struct share_fh moved = {0}, target = {0};
+    struct share_attr attr = {0}, target_attr = {0};
     if (flags != 0) { /* the protocol has neither exchange nor "do not replace" */
         fuse_reply_err(req, EINVAL);
         return;

@@ -93,8 +93,8 @@ static int make_directory(struct nfs_driver *driver, struct area *area, const st
                           const struct parameters *parameters, const struct volume_source *source, struct err *err)
 {
     struct share *share = area->share;
-    struct share_fh parent, fh;
-    const char *name;
+    struct share_fh parent = {0}, fh = {0};
+    const char *name = NULL;
     bool copied = source->directory.len > 0;
     if (place_mark_made(area, record->sub_dir, err) < 0)
         return -1;

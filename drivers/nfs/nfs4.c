@@ -278,16 +278,17 @@ static int mkdir4(struct share *share, struct share_call *call, const struct sha
 static int symlink4(struct share *share, struct share_call *call, const struct share_fh *dir, const char *name,
                     const char *target, const struct share_set *set)
 {
-    createtype4 type = {.type = NF4LNK, .createtype4_u = {.linkdata = to_text(target)}};
-    return make(share, call, dir, name, &type, set);
+    createtype4 what = {.type = NF4LNK};
+    what.createtype4_u.linkdata = to_text(target);
+    return make(share, call, dir, name, &what, set);
 }
 
 static int mknod4(struct share *share, struct share_call *call, const struct share_fh *dir, const char *name,
                   const struct share_attr *like, const struct share_set *set)
 {
-    createtype4 type = {.type = (nfs_ftype4)like->type,
-                        .createtype4_u = {.devdata = {like->rdev_major, like->rdev_minor}}};
-    return make(share, call, dir, name, &type, set);
+    createtype4 what = {.type = (nfs_ftype4)like->type};
+    what.createtype4_u.devdata = (specdata4){like->rdev_major, like->rdev_minor};
+    return make(share, call, dir, name, &what, set);
 }
 
 static int link4(struct share *share, struct share_call *call, const struct share_fh *fh, const struct share_fh *dir,

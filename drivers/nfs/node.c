@@ -129,13 +129,14 @@ static int ask_share(struct nfs_driver *driver, struct staged *staged, const str
     if (error != 0)
         log_warn("Cannot set the volume's mode", kv_str("volume", staged->handle), kv_int("errno", error));
     auto_err struct err ignored = {0};
-    if (*staged->id == '\0' || area_find(share, &area, &ignored) <= 0)
+    if (str_empty(staged->id) || area_find(share, &area, &ignored) <= 0)
         return 0;
-    if (record_load(&area, &area.volumes, staged->id, &record, &ignored) > 0)
-        staged->limit = record.capacity;
-    else
-        free(mem_take(staged->id)), staged->id = mem_strdup("");
-    if (*staged->id != '\0' && users_touch(&area, staged->id, driver->options.node_id, &ignored) < 0)
+    if (record_load(&area, &area.volumes, staged->id, &record, &ignored) <= 0) {
+        staged->id[0] = '\0'; /* not a volume of ours: nothing to say about it */
+        return 0;
+    }
+    staged->limit = record.capacity;
+    if (users_touch(&area, staged->id, driver->options.node_id, &ignored) < 0)
         log_warn("Cannot say on the share that the volume is in use", kv_str("volume", staged->handle),
                  kv_err(&ignored));
     return 0;
@@ -146,7 +147,7 @@ static void no_longer_used(struct nfs_driver *driver, const struct staged *stage
     auto_share struct share *share = NULL;
     auto_err struct err err = {0};
     struct area area;
-    if (*staged->id == '\0')
+    if (str_empty(staged->id))
         return;
     if (nfs_open_share(driver, &staged->where, call, &share, &err) < 0 || area_find(share, &area, &err) < 0 ||
         (area.users.len > 0 && users_remove(&area, staged->id, driver->options.node_id, &err) < 0))

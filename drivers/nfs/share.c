@@ -187,7 +187,7 @@ static int open_any(struct share *share, struct err *err)
         share->protocol = protocols[i];
         if (protocols[i]->open(share, &failed) == 0)
             return 0;
-        int code = failed.code;
+        enum err_code code = failed.code;
         str_addf(&texts, "%s%s", texts.len > 0 ? "; and " : "", err_text(&failed));
         /* somebody who does not answer one version will not answer the other */
         if (share->location.version != 0 || code == ERR_TIMEOUT || code == ERR_CANCELLED || i == 1)

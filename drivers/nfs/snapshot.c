@@ -178,7 +178,6 @@ static int delete_snapshot(void *arg, const Csi__V1__DeleteSnapshotRequest *requ
     auto_keylock struct keylock_hold hold = {0};
     auto_share struct share *share = NULL;
     auto_handle struct handle handle = {0};
-    auto_record struct record record = {0};
     auto_err struct err unknown = {0};
     struct area area;
     struct removal removal = {0};
