@@ -178,6 +178,25 @@ int mount_target_remove(const char *path, struct err *err)
     return 0;
 }
 
+char *mount_path_resolve(const char *path)
+{
+    auto_free char *copy = mem_strdup(path);
+    size_t len = strlen(copy);
+    while (len > 1 && copy[len - 1] == '/')
+        copy[--len] = '\0';
+    char *slash = strrchr(copy, '/');
+    if (slash == NULL || slash[1] == '\0')
+        return mem_take(copy);
+    *slash = '\0';
+    char *parent = realpath(slash == copy ? "/" : copy, NULL);
+    *slash = '/';
+    if (parent == NULL)
+        return mem_take(copy);
+    char *resolved = mem_printf("%s%s", strcmp(parent, "/") == 0 ? "" : parent, slash);
+    free(parent);
+    return resolved;
+}
+
 bool mount_path_is_safe(const char *path)
 {
     if (path == NULL || path[0] != '/' || strlen(path) >= PATH_MAX)

@@ -98,7 +98,8 @@ static int node_expand_volume(void *arg, const Csi__V1__NodeExpandVolumeRequest 
         return csi_fail(err, CSI_UNIMPLEMENTED, "expansion by the node is switched off");
     if (lock_for_growth(driver, request->volume_id, &hold, &data, &volume, err) < 0)
         return -1;
-    if (!str_eq(request->volume_path, volume->staging_path) && volume_find_target(volume, request->volume_path) == NULL)
+    auto_free char *path = mount_path_resolve(request->volume_path);
+    if (!str_eq(path, volume->staging_path) && volume_find_target(volume, path) == NULL)
         return csi_fail(err, CSI_NOT_FOUND, "volume %s is not at %s", volume->id, request->volume_path);
     if (max > 0 && request->capacity_range != NULL && request->capacity_range->required_bytes > max)
         return csi_fail(err, CSI_OUT_OF_RANGE, "requested capacity %" PRId64 " exceeds the node's maximum of %" PRId64,

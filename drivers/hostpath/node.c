@@ -41,11 +41,12 @@ static int node_get_volume_stats(void *arg, const Csi__V1__NodeGetVolumeStatsReq
     auto_err struct err reason = {0};
     auto_mounts struct mount_list mounts = {0};
     struct usage usage;
+    auto_free char *path = mount_path_resolve(request->volume_path);
     if (hostpath_find_volume(driver, request->volume_id, &volume, err) < 0 ||
-        find_place(volume, request->volume_path, &mounts, err) < 0)
+        find_place(volume, path, &mounts, err) < 0)
         return -1;
     auto_free char *problem = hostpath_volume_problem(driver, volume, &mounts);
-    if (problem == NULL && health_usage(driver, volume, request->volume_path, &usage, &reason) < 0)
+    if (problem == NULL && health_usage(driver, volume, path, &usage, &reason) < 0)
         problem = mem_strdup(err_text(&reason));
     volumes_fill_condition(problem, arena, CSI_NEW(arena, reply, volume_condition));
     if (problem != NULL)

@@ -297,16 +297,22 @@ static int publish_ephemeral(struct hostpath *driver, const Csi__V1__NodePublish
 /* ---- the RPCs -----------------------------------------------------------------------------------------------------
  */
 
-static int node_publish_volume(void *arg, const Csi__V1__NodePublishVolumeRequest *request,
+static int node_publish_volume(void *arg, const Csi__V1__NodePublishVolumeRequest *original,
                                Csi__V1__NodePublishVolumeResponse *reply, struct csi_call *call, struct err *err)
 {
     struct hostpath *driver = arg;
+    struct csi_arena *arena = csi_call_arena(call);
+    Csi__V1__NodePublishVolumeRequest resolved = *original, *request = &resolved;
     auto_keylock struct keylock_hold hold = {0};
     (void)reply;
-    if (node_check_path(driver, "target_path", request->target_path, err) < 0 ||
+    request->target_path = node_resolve_path(driver, arena, "target_path", original->target_path, err);
+    if (*original->staging_target_path != '\0')
+        request->staging_target_path =
+            node_resolve_path(driver, arena, "staging_target_path", original->staging_target_path, err);
+    if (request->target_path == NULL || request->staging_target_path == NULL ||
         keylock_exclusive(driver->locks, "volume", request->volume_id, &hold, err) < 0)
         return -1;
-    const char *capability = backend_capability_text(csi_call_arena(call), request->volume_capability);
+    const char *capability = backend_capability_text(arena, request->volume_capability);
     const char *ephemeral = csi_map_get(CSI_MAP(request, volume_context), EPHEMERAL_KEY);
     return str_eq(ephemeral, "true") ? publish_ephemeral(driver, request, capability, err)
                                      : publish_persistent(driver, request, capability, err);
@@ -317,18 +323,18 @@ static int node_unpublish_volume(void *arg, const Csi__V1__NodeUnpublishVolumeRe
 {
     struct hostpath *driver = arg;
     auto_keylock struct keylock_hold hold = {0};
-    (void)reply, (void)call;
-    if (node_check_path(driver, "target_path", request->target_path, err) < 0 ||
-        keylock_exclusive(driver->locks, "volume", request->volume_id, &hold, err) < 0)
+    (void)reply;
+    const char *target = node_resolve_path(driver, csi_call_arena(call), "target_path", request->target_path, err);
+    if (target == NULL || keylock_exclusive(driver->locks, "volume", request->volume_id, &hold, err) < 0)
         return -1;
     auto_volume struct volume *volume = state_volume(driver->state, request->volume_id);
-    if (volume != NULL && volume->ephemeral && volume_find_target(volume, request->target_path) != NULL)
-        return remove_ephemeral(driver, volume, request->target_path, err);
-    if (mount_target_remove(request->target_path, err) < 0)
+    if (volume != NULL && volume->ephemeral && volume_find_target(volume, target) != NULL)
+        return remove_ephemeral(driver, volume, target, err);
+    if (mount_target_remove(target, err) < 0)
         return -1;
-    if (volume == NULL || volume_find_target(volume, request->target_path) == NULL)
+    if (volume == NULL || volume_find_target(volume, target) == NULL)
         return 0;
-    volume_remove_target(volume, request->target_path);
+    volume_remove_target(volume, target);
     return state_save_volume(driver->state, volume, err);
 }
 

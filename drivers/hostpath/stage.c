@@ -9,15 +9,21 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 
-int node_check_path(const struct hostpath *driver, const char *what, const char *path, struct err *err)
+char *node_resolve_path(const struct hostpath *driver, struct csi_arena *arena, const char *what, const char *path,
+                        struct err *err)
 {
     const char *state = state_directory(driver->state);
     const size_t len = strlen(state);
-    if (!mount_path_is_safe(path))
-        return csi_fail(err, CSI_INVALID_ARGUMENT, "%s %s is not a clean absolute path", what, path);
-    if (strncmp(path, state, len) == 0 && (path[len] == '/' || path[len] == '\0'))
-        return csi_fail(err, CSI_INVALID_ARGUMENT, "%s %s lies in the driver's own directory", what, path);
-    return 0;
+    if (!mount_path_is_safe(path)) {
+        csi_fail(err, CSI_INVALID_ARGUMENT, "%s %s is not a clean absolute path", what, path);
+        return NULL;
+    }
+    auto_free char *resolved = mount_path_resolve(path);
+    if (strncmp(resolved, state, len) == 0 && (resolved[len] == '/' || resolved[len] == '\0')) {
+        csi_fail(err, CSI_INVALID_ARGUMENT, "%s %s lies in the driver's own directory", what, path);
+        return NULL;
+    }
+    return csi_arena_strdup(arena, resolved);
 }
 
 int node_is_staged(struct hostpath *driver, const struct volume *volume, bool *staged, struct err *err)
@@ -95,16 +101,19 @@ static int stage(struct hostpath *driver, struct volume *volume, const char *pat
     return -1;
 }
 
-static int node_stage_volume(void *arg, const Csi__V1__NodeStageVolumeRequest *request,
+static int node_stage_volume(void *arg, const Csi__V1__NodeStageVolumeRequest *original,
                              Csi__V1__NodeStageVolumeResponse *reply, struct csi_call *call, struct err *err)
 {
     struct hostpath *driver = arg;
+    Csi__V1__NodeStageVolumeRequest resolved = *original, *request = &resolved;
     auto_keylock struct keylock_hold hold = {0};
     auto_volume struct volume *volume = NULL;
     auto_mount_options struct mount_options options = {0};
     bool done = false;
     (void)reply;
-    if (node_check_path(driver, "staging_target_path", request->staging_target_path, err) < 0 ||
+    request->staging_target_path =
+        node_resolve_path(driver, csi_call_arena(call), "staging_target_path", original->staging_target_path, err);
+    if (request->staging_target_path == NULL ||
         hostpath_lock_volume(driver, request->volume_id, &hold, &volume, err) < 0 ||
         check_request(driver, volume, request, err) < 0 ||
         backend_read_options(volume, request->volume_capability, &options, err) < 0)
@@ -135,14 +144,15 @@ static int node_unstage_volume(void *arg, const Csi__V1__NodeUnstageVolumeReques
 {
     struct hostpath *driver = arg;
     auto_keylock struct keylock_hold hold = {0};
-    (void)reply, (void)call;
-    if (node_check_path(driver, "staging_target_path", request->staging_target_path, err) < 0 ||
-        keylock_exclusive(driver->locks, "volume", request->volume_id, &hold, err) < 0)
+    (void)reply;
+    const char *path =
+        node_resolve_path(driver, csi_call_arena(call), "staging_target_path", request->staging_target_path, err);
+    if (path == NULL || keylock_exclusive(driver->locks, "volume", request->volume_id, &hold, err) < 0)
         return -1;
     auto_volume struct volume *volume = state_volume(driver->state, request->volume_id);
     if (volume == NULL) /* what an earlier life of the driver may have left there */
-        return mount_remove(request->staging_target_path, err);
-    if (!str_eq(volume->staging_path, request->staging_target_path))
+        return mount_remove(path, err);
+    if (!str_eq(volume->staging_path, path))
         return 0;
     if (check_unpublished(volume, err) < 0 || backend_of(volume)->detach(driver, volume, volume->staging_path, err) < 0)
         return -1;

@@ -434,6 +434,30 @@ def test_order_of_the_life_of_a_volume(s):
     os.rmdir(other)
 
 
+@test(*TREES, "block")
+def test_paths_through_symlinks(s):
+    """Kubelet's directory may be a symlink; mountinfo shows where it leads."""
+    volume = s.create()
+    real, link = os.path.join(s.base, "real"), os.path.join(s.base, "link")
+    for name in ("staging", "mount"):
+        os.makedirs(os.path.join(real, name))
+    os.symlink("real", link)
+    staging, target = os.path.join(link, "staging"), os.path.join(link, "mount", "target")
+    s.controller_publish(volume)
+    common = {"volume_id": volume["volume_id"], "staging_target_path": staging, "volume_capability": s.cap()}
+    for _i in range(3):
+        s.call("NodeStageVolume", **common)
+        s.call("NodePublishVolume", target_path=target, **common)
+    with open("/proc/self/mountinfo", encoding="utf-8") as f:
+        count = sum(line.split(" ")[4].startswith(real) for line in f)
+    expect(count == (1 if s.driver.access == "block" else 2), f"{count} mounts")
+    expect(s.call("NodeGetVolumeStats", volume_id=volume["volume_id"], volume_path=target)["usage"], "stats")
+    s.call("NodeUnpublishVolume", volume_id=volume["volume_id"], target_path=target)
+    expect(not os.path.lexists(target), "the target is left")
+    s.call("NodeUnstageVolume", volume_id=volume["volume_id"], staging_target_path=staging)
+    expect(not is_mounted(os.path.join(real, "staging")), "it is still staged")
+
+
 @test(*TREES)
 def test_inline_volume(s):
     vid = "csi-" + "0123456789abcdef" * 4

@@ -104,6 +104,28 @@ static void test_safe_paths(void **arg)
         assert_int_equal(mount_path_is_safe(table[i].path), table[i].safe);
 }
 
+static void test_paths_as_mountinfo_shows_them(void **arg)
+{
+    (void)arg;
+    assert_int_equal(mkdir("real", 0755), 0);
+    assert_int_equal(symlink("real", "alias"), 0);
+    assert_int_equal(symlink("/etc", "real/last"), 0);
+    static const struct {
+        const char *path, *resolved;
+    } table[] = {
+        {"alias/x", "real/x"}, {"alias//x///", "real/x"}, {"alias/last", "real/last"}, {"absent/x", "absent/x"}};
+    for (size_t i = 0; i < ARRAY_LEN(table); i++) {
+        auto_free char *path = below(table[i].path), *wanted = below(table[i].resolved);
+        auto_free char *resolved = mount_path_resolve(path);
+        assert_string_equal(resolved, wanted);
+    }
+    auto_free char *root = mount_path_resolve("/"), *top = mount_path_resolve("/x"),
+                   *relative = mount_path_resolve("x");
+    assert_string_equal(root, "/");
+    assert_string_equal(top, "/x");
+    assert_string_equal(relative, "x");
+}
+
 static void test_keylock(void **arg)
 {
     (void)arg;
@@ -136,6 +158,7 @@ int main(void)
         cmocka_unit_test(test_remove_never_deletes_what_is_below),
         cmocka_unit_test(test_a_symlink_is_no_target),
         cmocka_unit_test(test_safe_paths),
+        cmocka_unit_test(test_paths_as_mountinfo_shows_them),
         cmocka_unit_test(test_keylock),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
