@@ -28,6 +28,13 @@ install)
     echo "installing: ${missing[*]}"
     log=$(mktemp)
     trap 'rm -f "$log"' EXIT
+    # the tests start servers (NFS) themselves: installing them starts none, unless this machine has a policy of its own
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ]; then
+        trap 'rm -f "$log" "$policy"' EXIT
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod 0755 "$policy"
+    fi
     export DEBIAN_FRONTEND=noninteractive
     { apt-get update && apt-get install -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1 || {
         tail -20 "$log" >&2

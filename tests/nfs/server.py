@@ -5,6 +5,7 @@ Version 4 needs nothing else. Version 3 needs rpcbind, so tests of it run in a p
 of their own (see private_namespaces).
 """
 import ctypes
+import glob
 import os
 import shutil
 import signal
@@ -17,6 +18,7 @@ import time
 CLONE_NEWNS, CLONE_NEWNET, CLONE_NEWIPC = 0x20000, 0x40000000, 0x08000000
 MS_REC, MS_PRIVATE = 0x4000, 0x40000
 GANESHA = "/usr/bin/ganesha.nfsd"
+PLUGINS = (glob.glob("/usr/lib/*/ganesha") or [""])[0]
 libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -100,7 +102,7 @@ class Server:
     def configuration(self):
         text = f"""NFS_CORE_PARAM {{
     Protocols = {self.protocols}; NFS_Port = {self.port}; MNT_Port = {self.mount_port}; Bind_addr = 127.0.0.1;
-    Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; Plugins_Dir = /usr/lib/x86_64-linux-gnu/ganesha;
+    Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; Plugins_Dir = {PLUGINS};
 }}
 NFSV4 {{
     Graceless = true; RecoveryBackend = fs; RecoveryRoot = {self.home}/recovery; Lease_Lifetime = {self.lease};
