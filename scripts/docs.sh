@@ -12,7 +12,7 @@ generate() {
     local program
     for program in controller provisioner hostpath nfs fuse holder; do
         [ -x "$build/berth-$program" ] || continue
-        printf '\n## berth-%s\n\n' "$program"
+        echo
         "$build/berth-$program" --help-markdown
     done
 }
