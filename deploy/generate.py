@@ -5,7 +5,7 @@ templates.
 
     generate.py            write them          generate.py --check    say what is out of date; exit status 1 then
 
-With --render the chart is rendered with its default values to standard output, so that its objects can be compared with
+With --render [VALUE...] the chart is rendered with its default values, and VALUE.enabled set, to standard output, so that its objects can be compared with
 kustomize's where there is no helm. (This understands just what is generated here.)
 """
 import os
@@ -69,9 +69,11 @@ def generated():
     return result
 
 
-def render():
+def render(switched_on):
     """The chart with its default values, as helm template --namespace berth-system would."""
     values = yaml.safe_load(read(f"{CHART}/values.yaml"))
+    for name in switched_on:
+        values[name]["enabled"] = True
 
     def value(path):
         node = values
@@ -94,8 +96,8 @@ def render():
 
 
 def main():
-    if sys.argv[1:] == ["--render"]:
-        yaml.safe_dump_all(render(), sys.stdout, sort_keys=False)
+    if sys.argv[1:2] == ["--render"]:
+        yaml.safe_dump_all(render(sys.argv[2:]), sys.stdout, sort_keys=False)
         return 0
     stale = 0
     for path, content in generated().items():

@@ -213,7 +213,7 @@ def resize_by_hand(lab, volume):
     lab.api.patch("pvc", "data", {"status": status}, lab.ns, "status")
 
 
-@case("hundred claims in one pod", flavours="fuse")
+@case("hundred claims in one pod", flavours="fuse", alone=True)
 def hundred(lab):
     count = lab.cluster.options.many
     begin = time.monotonic()
