@@ -11,6 +11,7 @@ N failed" last.
 import argparse
 import os
 import random
+import subprocess
 import sys
 import threading
 import time
@@ -287,16 +288,16 @@ def run_backend(backend, args):
             except (Failure, RpcError, OSError) as e:
                 failed += 1
                 print(f"failed: {backend}: round {number} (seed {args.seed}): {type(e).__name__}: {e}", flush=True)
-                os.system(f"tail -n 20 {run.directory}/berth-hostpath.log")
+                subprocess.run(["tail", "-n", "20", os.path.join(run.directory, "berth-hostpath.log")], check=False)
                 break
         for worker in workers:
             for snapshot in list(worker.snapshots):
                 worker.call("DeleteSnapshot", snapshot_id=snapshot)
             for volume in worker.volumes:
                 worker.call("DeleteVolume", volume_id=volume.id)
-    except Failure as e:
+    except (Failure, RpcError, OSError) as e:
         failed += 1
-        print(f"failed: {backend}: {e}", flush=True)
+        print(f"failed: {backend}: {type(e).__name__}: {e}", flush=True)
     try:
         run.close()
     except Failure as e:
