@@ -10,7 +10,7 @@ RULES = {
     "explanation": "berth adds to some events, in square brackets, why a claim waits",
     "still waiting": "an event that says that a claim waits, of a claim that waits in no settled state: how often a claim is looked at while it is being bound is timing",
     "conflict": "an event about a write that came too late, which is repeated",
-    "class in flight": "class and claim came at the same time, in two watches: who hears of the claim first says that there is no such class",
+    "class in flight": "a class came or went together with a claim, in two watches: who hears of the claim first speaks of the time before",
     "shared template": "upstream changes one pod template for all volumes that it recycles at the same time, so pods get the names of other volumes and are found to be there already",
     "event budget": "a client sends 25 events about one object and then one in five minutes; the other side had used that up",
     "killed": "events that were not sent yet die with a process that is killed in the middle; the other side sent it at that time",
@@ -37,6 +37,17 @@ def budget_of(events, about):
     return max((e["budget"] for e in events.values() if e["event"][0] == about), default=0)
 
 
+def about_class(event, sender, claim, cls, what):
+    """an event about the claim from before the class was made, or was gone"""
+    if event[0] != "PVC t/" + claim or not any(class_is(s, claim, cls) for s in sender["states"]):
+        return False
+    return (event[3] == 'storageclass.storage.k8s.io "%s" not found' % cls) == (what == "made")
+
+
+def class_is(state, claim, cls):
+    return "t/" + claim in state["pvcs"] and norm.class_of(state["pvcs"]["t/" + claim]) == cls
+
+
 def event_rule(key, sender, other, up):
     """why only one side has it; None = no reason"""
     event = sender["events"][key]["event"]
@@ -44,7 +55,7 @@ def event_rule(key, sender, other, up):
         return "conflict"
     if event[0].startswith("PVC ") and event[2] in norm.WAITING and not pending(sender["states"] + other["states"], event[0][4:]):
         return "still waiting"
-    if (event[0], event[3]) in [tuple(x) for x in sender["in flight"]]:
+    if event[2] in norm.WAITING and any(about_class(event, sender, *flight) for flight in sender["in flight"]):
         return "class in flight"
     if sender is up and event[2] == "VolumeFailedRecycle" and TEMPLATE.search(event[3]):
         return "shared template"

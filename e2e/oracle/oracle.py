@@ -109,6 +109,8 @@ class Oracle:
         for step in range(sequence.STEPS + 1):
             before, after = schedule.get(step, (None, None))
             begun = time.time()
+            if before and self.sides[0].binder.p is not None:
+                self.both(lambda s: s.flush())
             self.both(lambda s, what=before: self.control(s, what))
             if (before or "").endswith("start"):
                 self.settle()       # one of them starts in a second, the other at once: both shall live through what follows
@@ -123,27 +125,16 @@ class Oracle:
                     window = [begun - 1, time.time() + 1]
                 labels.append("step %d" % step)
                 self.both(lambda s: s.checkpoint())
-        events = self.both(self.all_events)
+        self.both(lambda s: s.flush())
+        events = self.both(lambda s: s.events())
         for s, name, found in zip(self.sides, ("up", "berth"), events):
             for tag, job in tags.items():
                 i = s.instances[tag]
                 setattr(job, name, {"states": i.states, "api": i.api, "labels": labels, "events": found[tag], "restless": tag in s.ignored, "writes": i.writes, "killed": window,
-                                    "in flight": sorted(sequence.in_flight(job.seq))})
+                                    "in flight": sequence.in_flight(job.seq)})
         for job in jobs:
             self.ops.update(op["do"] for step in job.seq["steps"] for op in step)
         self.both(lambda s: s.end_batch())
-
-    @staticmethod
-    def all_events(s):
-        """events are sent behind the writes' backs: wait until no more come"""
-        seen = None
-        while True:
-            now = s.events()
-            known = {tag: set(e) for tag, e in now.items()}
-            if known == seen:
-                return now
-            seen = known
-            time.sleep(0.4)
 
     # ---- judging
 

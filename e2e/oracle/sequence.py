@@ -309,13 +309,14 @@ def with_pauses(seq, n):
 
 
 def in_flight(seq):
-    """claims and classes that are made or changed in one step: which of the two a binder hears of first is chance"""
-    out = set()
+    """[claim, class, "made" or "gone"] of what happens to both in one step: of which of the two a binder hears first is chance"""
+    out = []
     for step in seq["steps"]:
-        classes = [op["object"]["metadata"]["name"].replace("{t}", "t") for op in step if op["do"] == "create" and op["object"]["kind"] == "StorageClass"]
+        classes = [(op["object"]["metadata"]["name"], "made") for op in step if op["do"] == "create" and op["object"]["kind"] == "StorageClass"]
+        classes += [(op["name"], "gone") for op in step if op["do"] == "delete" and op["kind"] == "StorageClass"]
         claims = [op["object"]["metadata"]["name"] for op in step if op["do"] == "create" and op["object"]["kind"] == "PersistentVolumeClaim"]
         claims += [op["name"] for op in step if op["do"] == "patch" and op["kind"] == "PersistentVolumeClaim"]
-        out |= {("PVC t/" + claim, 'storageclass.storage.k8s.io "%s" not found' % cls) for claim in claims for cls in classes}
+        out += [[claim, cls.replace("{t}", "t"), what] for claim in claims for cls, what in classes]
     return out
 
 

@@ -329,6 +329,15 @@ class Side:
                     self.ignored |= restless
                 begun = time.monotonic()
 
+    def flush(self):
+        """Waits until all events are sent: they go one after the other, so that of the canary which still waits is the last."""
+        end = time.monotonic() + 120
+        while not any(e["involvedObject"].get("name") == "k%d" % self.waiting for e in self.c.list("Event", CANARY)["items"]):
+            self.binder.check()
+            if time.monotonic() > end:
+                raise Problem("%s does not send its events" % self.name)
+            time.sleep(0.1)
+
     # ---- reading
 
     def checkpoint(self):
