@@ -203,10 +203,11 @@ def main():
         run_cases(cluster, table)
         if not options.keep:
             attempt(table, "nothing is left of the volumes", None, lambda: no_volume_left(cluster))
-            if options.manifests:
-                attempt(table, "uninstalled", None, lambda: uninstall(cluster))
+    # before the roles are deleted, which happens a moment before the pods end
     if options.audit_log:
         attempt(table, "least rights were enough", None, lambda: rights_were_enough(cluster))
+    if options.manifests and not options.keep:
+        attempt(table, "uninstalled", None, lambda: uninstall(cluster))
     return table.finish()
 
 
