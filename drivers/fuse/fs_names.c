@@ -127,6 +127,7 @@ static void victim_settle(struct volume *volume, struct victim *victim, bool gon
         account_settle(&volume->account, 0, -bytes);
         account_release_inode(&volume->account);
         victim->node->charged = -1;
+        node_watch(&volume->nodes, victim->node, false);
     }
 }
 

@@ -36,7 +36,7 @@ static int old_value_read(const char *path, const char *name, struct old_value *
 
 /* Small attributes lie in the inode and take nothing; others take blocks, which is seen only afterwards. */
 static int change(struct volume *volume, int fd, const char *path, const char *name, const void *value, size_t size,
-                  int flags)
+                  int flags, int64_t *grown)
 {
     struct stat before, after;
     struct old_value old = {0};
@@ -58,10 +58,11 @@ static int change(struct volume *volume, int fd, const char *path, const char *n
     }
     room_leave(volume, 0, delta);
     free(old.data);
+    *grown = delta;
     return result;
 }
 
-static int take_away(struct volume *volume, int fd, const char *path, const char *name)
+static int take_away(struct volume *volume, int fd, const char *path, const char *name, int64_t *grown)
 {
     struct stat before, after;
     int result = 0;
@@ -72,6 +73,7 @@ static int take_away(struct volume *volume, int fd, const char *path, const char
     else if (fstat(fd, &after) == 0)
         delta = volume_bytes(&after) - volume_bytes(&before);
     room_leave(volume, 0, delta);
+    *grown = delta;
     return result;
 }
 
@@ -87,8 +89,11 @@ static int set_value(struct fs_worker *worker, uint64_t node_id, const char *nam
     volume_fd_path(fd, path);
     struct node *node = node_get(&volume->nodes, node_id);
     pthread_mutex_lock(&node->lock);
-    int result = value != NULL ? change(volume, fd, path, name, value, size, flags) : take_away(volume, fd, path, name);
-    node->charged = -1; /* its blocks are counted afresh by the next write */
+    int64_t grown = 0;
+    int result = value != NULL ? change(volume, fd, path, name, value, size, flags, &grown)
+                               : take_away(volume, fd, path, name, &grown);
+    if (node->charged >= 0)
+        node->charged += grown;
     pthread_mutex_unlock(&node->lock);
     node_put(&volume->nodes, node);
     return result;

@@ -115,9 +115,10 @@ static void say_ready(const struct options *options)
 static void wait_for_end(struct volume *volume, struct serve *serve, struct control *control, const struct stop *stop)
 {
     const int fds[] = {serve_done_fd(serve), stop_fd(stop)};
-    int64_t recount = volume_recount(volume);
+    int64_t recount = volume_recount(volume), watched = volume_charge_watched(volume);
     for (;;) {
-        int64_t wait = (recount - clock_mono(volume->clock)) / CLOCK_MS;
+        int64_t next = recount < watched ? recount : watched;
+        int64_t wait = (next - clock_mono(volume->clock)) / CLOCK_MS;
         int event = control_wait(control, fds, ARRAY_LEN(fds), wait < 0 ? 0 : wait < 3600000 ? (int)wait + 1 : 3600000);
         if (event == 0)
             return;
@@ -125,6 +126,8 @@ static void wait_for_end(struct volume *volume, struct serve *serve, struct cont
             serve_stop(serve);
             return;
         }
+        if (clock_mono(volume->clock) >= watched)
+            watched = volume_charge_watched(volume);
         if (clock_mono(volume->clock) >= recount)
             recount = volume_recount(volume);
     }

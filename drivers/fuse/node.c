@@ -13,6 +13,7 @@ void node_table_init(struct node_table *table)
     table->slot_count = FIRST_SLOTS;
     table->count = 0;
     table->orphans = 0;
+    table->watched = 0;
     table->slots = mem_calloc(FIRST_SLOTS, sizeof(struct node *));
 }
 
@@ -103,7 +104,8 @@ void node_put(struct node_table *table, struct node *node)
     if (node == NULL)
         return;
     pthread_mutex_lock(&table->lock);
-    bool unused = --node->references == 0 && node->opens == 0 && !node->opened_earlier && !node->orphan;
+    bool unused =
+        --node->references == 0 && node->opens == 0 && !node->opened_earlier && !node->orphan && !node->watched;
     if (unused) {
         *place_of(table, node->id) = node->next;
         table->count--;
@@ -176,4 +178,45 @@ bool node_has_orphans(struct node_table *table)
     bool some = table->orphans > 0;
     pthread_mutex_unlock(&table->lock);
     return some;
+}
+
+void node_watch(struct node_table *table, struct node *node, bool watch)
+{
+    pthread_mutex_lock(&table->lock);
+    if (watch && !node->watched && table->watched < NODE_MAX_WATCHED) {
+        node->watched = true;
+        table->watched++;
+    } else if (!watch && node->watched) {
+        node->watched = false;
+        table->watched--;
+    }
+    pthread_mutex_unlock(&table->lock);
+}
+
+struct node **node_list_watched(struct node_table *table, size_t *count)
+{
+    *count = 0;
+    pthread_mutex_lock(&table->lock);
+    struct node **list = mem_calloc(table->watched + 1, sizeof(struct node *));
+    for (size_t i = 0; i < table->slot_count && table->watched > 0; i++)
+        for (struct node *node = table->slots[i]; node != NULL; node = node->next)
+            if (node->watched) {
+                node->references++;
+                list[(*count)++] = node;
+            }
+    pthread_mutex_unlock(&table->lock);
+    return list;
+}
+
+uint64_t *node_list_orphans(struct node_table *table, size_t *count)
+{
+    *count = 0;
+    pthread_mutex_lock(&table->lock);
+    uint64_t *list = mem_calloc(table->orphans + 1, sizeof(*list));
+    for (size_t i = 0; i < table->slot_count && table->orphans > 0; i++)
+        for (const struct node *node = table->slots[i]; node != NULL; node = node->next)
+            if (node->orphan)
+                list[(*count)++] = node->id;
+    pthread_mutex_unlock(&table->lock);
+    return list;
 }

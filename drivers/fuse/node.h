@@ -19,12 +19,14 @@ struct node {
     bool opened_earlier;  /* table's lock: used through a handle that another process opened, or a removed directory:
                            * stays  until the kernel forgets it */
     bool orphan;          /* table's lock: unlinked, with a name in orphans/ until the kernel forgets it */
+    bool watched;         /* table's lock: changed a while ago, its blocks are looked at again */
     pthread_mutex_t lock; /* serialises what may allocate, and the making of the descriptors */
     int data_fd;          /* of a regular file, shared by all who have it open; -1 = none yet */
     bool data_read_only;
     int dir_fd;           /* of a directory that is being read; -1 = none yet */
     int64_t dir_position; /* where dir_fd stands; `lock` */
     int64_t charged;      /* bytes it counts for; -1 = not looked at yet; `lock` */
+    int64_t changed_at;   /* when those bytes changed last (monotonic); `lock` */
 };
 
 struct node_table {
@@ -32,6 +34,7 @@ struct node_table {
     struct node **slots; /* a power of two of chains */
     size_t slot_count, count;
     size_t orphans; /* nodes that are orphans */
+    size_t watched;
 };
 void node_table_init(struct node_table *table);
 void node_table_destroy(struct node_table *table);
@@ -53,5 +56,14 @@ bool node_is_open(struct node_table *table, const struct node *node);
 void node_set_orphan(struct node_table *table, struct node *node, bool orphan);
 bool node_is_orphan(struct node_table *table, const struct node *node);
 bool node_has_orphans(struct node_table *table);
+
+/* A watched node stays in the table, so that what it was charged with is not forgotten while the file system may still
+ * allocate for it. At most NODE_MAX_WATCHED are. */
+#define NODE_MAX_WATCHED 1024
+void node_watch(struct node_table *table, struct node *node, bool watch);
+/* All watched nodes, each with a reference that node_put gives back; the array is owned by the caller. */
+struct node **node_list_watched(struct node_table *table, size_t *count);
+/* The ids of all orphans; owned by the caller. */
+uint64_t *node_list_orphans(struct node_table *table, size_t *count);
 
 #endif

@@ -10,7 +10,10 @@
 #include <unistd.h>
 
 /* A file that was closed and removed a moment ago is freed by calls that are still under way. */
-#define ORPHAN_PATIENCE (20 * CLOCK_MS)
+#define ORPHAN_PATIENCE (200 * CLOCK_MS)
+#define SHORT_PATIENCE (20 * CLOCK_MS) /* if somebody has waited in vain a moment ago */
+#define IN_VAIN (2 * CLOCK_SECOND)
+#define FEW_BLOCKS 4
 #define COMFORT ((int64_t)1 << 20)
 
 /* ---- holes ----------------------------------------------------------------------------------------------------------
@@ -96,7 +99,20 @@ static int look_at_charge(struct node *node, int fd)
 /* Waits a moment for space that is about to be freed. */
 static bool wait_for_orphans(struct volume *volume, uint64_t *seen, int64_t deadline)
 {
-    return node_has_orphans(&volume->nodes) && account_wait_freed(&volume->account, volume->clock, seen, deadline);
+    int64_t now = clock_mono(volume->clock);
+    if (!node_has_orphans(&volume->nodes))
+        return false;
+    if (now - atomic_load(&volume->waited_at) < IN_VAIN && deadline > now + SHORT_PATIENCE)
+        deadline = now + SHORT_PATIENCE;
+    /* one only: somebody has to serve the calls that free it */
+    bool freed = false;
+    if (atomic_fetch_add(&volume->waiting, 1) == 0) {
+        freed = account_wait_freed(&volume->account, volume->clock, seen, deadline);
+        if (!freed) /* those orphans are open and stay so */
+            atomic_store(&volume->waited_at, clock_mono(volume->clock));
+    }
+    atomic_fetch_sub(&volume->waiting, 1);
+    return freed;
 }
 
 static int64_t exact_room(struct volume *volume, int fd, int64_t offset, int64_t length, bool partial,
@@ -138,6 +154,12 @@ void room_used_data(struct volume *volume, struct node *node, int fd, int64_t re
     if (fstat(fd, st) == 0) {
         delta = volume_bytes(st) - node->charged;
         node->charged += delta;
+        if (delta != 0) {
+            node->changed_at = clock_mono(volume->clock);
+            /* few blocks need no block that describes them */
+            if (node->charged > FEW_BLOCKS * ACCOUNT_BLOCK)
+                node_watch(&volume->nodes, node, true);
+        }
     }
     account_settle(&volume->account, reserved, delta);
     account_leave(&volume->account);

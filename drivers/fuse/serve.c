@@ -107,6 +107,7 @@ static int worker_open(struct fs_worker *worker, struct serve *serve, struct err
     if (mlock(worker->buffer, FS_BUFFER_SIZE) != 0)
         log_v(1, "Cannot lock the memory for calls", kv_int("errno", errno));
     worker->session = fuse_session_new(&args, &fs_operations, sizeof(fs_operations), worker);
+    fuse_opt_free_args(&args); /* parsing has put copies of its own there */
     if (worker->session == NULL || fuse_session_custom_io(worker->session, &io, worker->fd) != 0)
         return err_set(err, ERR_INTERNAL, "libfuse refused to make a session");
     return 0;
@@ -228,7 +229,7 @@ static void resend(const struct serve *serve)
 static void reap_orphans(struct fs_worker *worker)
 {
     size_t count = 0;
-    auto_free uint64_t *orphans = volume_list_orphans(worker->volume, &count);
+    auto_free uint64_t *orphans = node_list_orphans(&worker->volume->nodes, &count);
     for (size_t i = 0; i < count; i++)
         fs_reap_orphan(worker, orphans[i]);
 }

@@ -17,6 +17,8 @@
 
 #define LOCK_PATIENCE (10 * CLOCK_SECOND)
 #define LOCK_PAUSE (10 * CLOCK_MS)
+#define WATCH_PERIOD (5 * CLOCK_SECOND)   /* between two looks at files that changed */
+#define WATCH_LONG (45 * CLOCK_SECOND)    /* after a change: by then the kernel has written it back (30 s) */
 #define RECOUNT_QUIET (20 * CLOCK_SECOND) /* without a change, before a recount */
 #define RECOUNT_BUSY (60 * CLOCK_SECOND)  /* between two of a volume that is never quiet */
 #define RECOUNT_SHARE 1000                /* at most this part of the time is spent on it */
@@ -122,7 +124,8 @@ int volume_open(struct volume *volume, const struct volume_options *options, str
                               .reattached = options->reattach,
                               .lock_fd = -1,
                               .data_fd = -1,
-                              .orphans_fd = -1};
+                              .orphans_fd = -1,
+                              .waited_at = INT64_MIN / 2};
     node_table_init(&volume->nodes);
     account_init(&volume->account, options->limit, options->inode_limit, 0, 0);
     if (open_directories(volume, options, err) < 0 || load_orphans(volume, options->reattach, err) < 0 ||
@@ -152,6 +155,37 @@ void volume_close(struct volume *volume)
     for (size_t i = 0; i < ARRAY_LEN(fds); i++)
         if (fds[i] >= 0)
             close(fds[i]);
+}
+
+/* Looks at one again; false when there is nothing to come any more. */
+static bool charge_watched(struct volume *volume, struct node *node)
+{
+    struct stat st;
+    auto_close int own = node->data_fd >= 0 ? -1 : volume_open_node(volume, node->id, O_PATH);
+    int fd = node->data_fd >= 0 ? node->data_fd : own;
+    if (fd < 0 || node->charged < 0)
+        return false;
+    account_enter(&volume->account, false);
+    if (fstat(fd, &st) == 0 && volume_bytes(&st) != node->charged) {
+        account_settle(&volume->account, 0, volume_bytes(&st) - node->charged);
+        node->charged = volume_bytes(&st);
+    }
+    account_leave(&volume->account);
+    return clock_mono(volume->clock) - node->changed_at < WATCH_LONG;
+}
+
+int64_t volume_charge_watched(struct volume *volume)
+{
+    size_t count;
+    auto_free struct node **list = node_list_watched(&volume->nodes, &count);
+    for (size_t i = 0; i < count; i++) {
+        pthread_mutex_lock(&list[i]->lock);
+        if (!charge_watched(volume, list[i]))
+            node_watch(&volume->nodes, list[i], false);
+        pthread_mutex_unlock(&list[i]->lock);
+        node_put(&volume->nodes, list[i]);
+    }
+    return clock_mono(volume->clock) + WATCH_PERIOD;
 }
 
 /* 0 = counted. `alone`: nothing changes meanwhile. */
@@ -312,20 +346,6 @@ void volume_remove_orphan(struct volume *volume, uint64_t node_id)
     }
     pthread_mutex_unlock(&node->lock);
     node_put(&volume->nodes, node); /* closes its descriptor: the space is really free now */
-}
-
-uint64_t *volume_list_orphans(struct volume *volume, size_t *count)
-{
-    struct node_table *table = &volume->nodes;
-    pthread_mutex_lock(&table->lock);
-    uint64_t *ids = mem_calloc(table->orphans + 1, sizeof(*ids));
-    *count = 0;
-    for (size_t i = 0; i < table->slot_count; i++)
-        for (const struct node *node = table->slots[i]; node != NULL; node = node->next)
-            if (node->orphan)
-                ids[(*count)++] = node->id;
-    pthread_mutex_unlock(&table->lock);
-    return ids;
 }
 
 /* ---- directories ----------------------------------------------------------------------------------------------------

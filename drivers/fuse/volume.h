@@ -9,6 +9,7 @@
 #include "lib/base/clock.h"
 #include "lib/base/err.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/stat.h>
 
@@ -27,7 +28,9 @@ struct volume {
     struct clock *clock;
     bool read_only;
     bool reattached;
-    int lock_fd; /* DIRECTORY, locked: one process serves it */
+    atomic_int waiting;            /* calls that wait for space about to be freed */
+    atomic_int_fast64_t waited_at; /* when one has waited in vain (monotonic) */
+    int lock_fd;                   /* DIRECTORY, locked: one process serves it */
     int data_fd;
     int orphans_fd; /* -1: none, on a read-only file system */
     dev_t device;
@@ -44,9 +47,12 @@ struct volume {
 int volume_open(struct volume *volume, const struct volume_options *options, struct err *err);
 void volume_close(struct volume *volume);
 
-/* File systems allocate metadata (extent blocks) later, when they write data back, and nobody is told: so it is counted
- * again from time to time. When nothing has changed for a while, that disturbs nobody; in a volume that is never quiet
- * the others have to wait for it, less than a thousandth of the time. Returns when to come again (monotonic). */
+/* File systems allocate metadata (extent blocks) later, when they write data back, and nobody is told. So files that
+ * changed are looked at again for a while. Returns when to come again (monotonic). */
+int64_t volume_charge_watched(struct volume *volume);
+/* And for what escapes that, all is counted again from time to time. When nothing has changed for a while, that
+ * disturbs nobody; in a volume that is never quiet the others have to wait for it, less than a thousandth of the time.
+ * Returns when to come again (monotonic). */
 int64_t volume_recount(struct volume *volume);
 
 /* The functions below return 0 or a descriptor, or -errno. */
@@ -65,8 +71,6 @@ int volume_make_orphan(struct volume *volume, struct node *node);
 bool volume_must_keep(struct volume *volume, const struct node *node, const struct stat *st);
 /* Removes the orphan for good; its space and inode count as free. Takes the lock itself. */
 void volume_remove_orphan(struct volume *volume, uint64_t node_id);
-/* The node ids of all orphans; owned by the caller. */
-uint64_t *volume_list_orphans(struct volume *volume, size_t *count);
 /* Where an exchange is written down before it is done. NULL when nothing can be changed. */
 struct volume_exchange *volume_exchange_record(struct volume *volume, uint64_t call);
 

@@ -270,13 +270,20 @@ def test_open_unlinked_counts_until_closed(lab):
             os.write(fd, BLOCK * 4)
         os.unlink(volume / "f")
         assert os.fstat(fd).st_nlink == 0 and free(volume) == 0
-        expect_error(errno.ENOSPC, fill_one, volume / "g")
-        os.unlink(volume / "g")
         os.close(fd)
         # at once: whoever closes a file he removed can count on the space
         assert fill(volume / "h", 4 * MIB) >= 4 * MIB
         os.unlink(volume / "h")
         wait_until(lambda: free(volume) == room, "all is free again")
+    fd = os.open(volume / "f", os.O_CREAT | os.O_RDWR)
+    while free(volume) > 0:
+        os.write(fd, BLOCK * 4)
+    os.unlink(volume / "f")
+    expect_error(errno.ENOSPC, fill_one, volume / "g")
+    os.unlink(volume / "g")
+    os.close(fd)
+    wait_until(lambda: free(volume) == room, "all is free again")
+    wait_until(lambda: not os.listdir(volume.directory + "/orphans"), "the orphan is removed")
     assert os.listdir(volume.directory + "/orphans") == []
     check(volume)
 
@@ -419,8 +426,12 @@ def test_random_work_is_counted_exactly(lab):
             pass
         except OSError as error:
             assert error.errno == errno.ENOSPC, error
-        if step % 500 == 0:  # the file system adds extent blocks when it writes back, which is noticed later
-            volume.settle(slack=40 * 4096)
+    # the file system adds extent blocks when it writes back, which is noticed some seconds later
+    for name in os.listdir(volume.directory + "/data"):
+        fd = os.open(f"{volume.directory}/data/{name}", os.O_RDONLY)
+        os.fsync(fd)
+        os.close(fd)
+    volume.settle(seconds=15)
     volume.kill()
     check(volume)
 

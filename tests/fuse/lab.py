@@ -161,13 +161,13 @@ class Volume:
         entry = self.entry()
         return entry["serving"] and entry["pid"] != other_than
 
-    def settle(self, slack=0):
+    def settle(self, slack=0, seconds=3):
         """Figures agree with what is really allocated; frees of closed files may be under way for a moment."""
         def agree():
             stats, (used, inodes) = self.stats(), allocated(self.directory)
             return abs(stats["used"] - used) <= slack and stats["inodes"] == inodes
         try:
-            wait_until(agree, "", 3)
+            wait_until(agree, "", seconds)
         except AssertionError:
             stats = self.stats()
             raise AssertionError(f"counted {stats['used']}, {stats['inodes']} inodes; "

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -88,12 +89,45 @@ static void orphans_stay(void **state)
     node_set_orphan(&table, node, true);
     node_put(&table, node);
     assert_true(node_has_orphans(&table));
+    size_t count;
+    uint64_t *list = node_list_orphans(&table, &count);
+    assert_true(count == 1 && list[0] == 7);
+    free(list);
     node = node_find(&table, 7);
     assert_true(node_is_orphan(&table, node));
     node_set_orphan(&table, node, false);
     assert_false(node_has_orphans(&table));
     node_put(&table, node);
     assert_null(node_find(&table, 7));
+    node_table_destroy(&table);
+}
+
+static void watched_ones_stay(void **state)
+{
+    struct node_table table;
+    size_t count;
+    (void)state;
+    node_table_init(&table);
+    for (uint64_t i = 2; i < NODE_MAX_WATCHED + 12; i++) {
+        struct node *node = node_get(&table, i);
+        node_watch(&table, node, true);
+        node_watch(&table, node, true);
+        node_put(&table, node);
+    }
+    assert_int_equal(table.count, NODE_MAX_WATCHED); /* no more than that */
+    struct node **list = node_list_watched(&table, &count);
+    assert_int_equal(count, NODE_MAX_WATCHED);
+    for (size_t i = 0; i < count; i++) {
+        node_watch(&table, list[i], false);
+        node_watch(&table, list[i], false);
+        node_put(&table, list[i]);
+    }
+    free(list);
+    assert_int_equal(table.count, 0);
+    assert_int_equal(table.watched, 0);
+    list = node_list_watched(&table, &count);
+    assert_int_equal(count, 0);
+    free(list);
     node_table_destroy(&table);
 }
 
@@ -124,6 +158,7 @@ int main(void)
         cmocka_unit_test(open_handles_keep_it),
         cmocka_unit_test(handles_of_a_predecessor),
         cmocka_unit_test(orphans_stay),
+        cmocka_unit_test(watched_ones_stay),
         cmocka_unit_test(many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

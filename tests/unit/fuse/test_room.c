@@ -182,7 +182,7 @@ static void orphans_live_and_die(void **state)
     assert_true(place_open(&place, &options));
     assert_int_equal(account_figures(&volume->account).used, empty + 8192);
     assert_int_equal(account_figures(&volume->account).inodes, 1);
-    free(volume_list_orphans(volume, &count));
+    free(node_list_orphans(&volume->nodes, &count));
     assert_int_equal(count, 1);
     assert_int_equal(volume_stat(volume, id, &st), 0);
     assert_int_equal(st.st_nlink, 0);
