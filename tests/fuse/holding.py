@@ -386,3 +386,22 @@ def test_detach_flag_is_enough(lab):
     assert volume.entry() is not None
     os.close(fd)
     wait_until(lambda: volume.entry() is None, "it ends with the last file")
+
+
+def test_control_group(lab):
+    """In a group of their own, processes outlive the holder's container."""
+    roots = [point for point, kind, _, options in mounts() if kind == "cgroup2" and "rw" in options.split(",")]
+    if not roots:
+        return "no control groups of version 2"
+    group = f"{roots[0]}/berth-fuse-test-{os.getpid()}"
+    lab.start(f"--cgroup={group}")
+    volume = lab.volume(16 * MIB)
+    try:
+        for _ in range(2):
+            with open(group + "/cgroup.procs") as file:
+                assert file.read().split() == [str(volume.pid())]
+            volume.kill()
+    finally:
+        volume.unmount()
+        wait_until(lambda: os.rmdir(group) is None, "the group is empty")
+    return None
