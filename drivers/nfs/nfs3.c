@@ -215,12 +215,14 @@ REPLY(readdir, READDIRPLUS3)
     struct share_page *page = call->page;
     memcpy(page->verifier, ok->cookieverf, sizeof(page->verifier));
     page->eof = ok->reply.eof;
-    for (const entryplus3 *at = ok->reply.entries; at != NULL; at = at->nextentry) {
-        page->cookie = at->cookie;
-        if (strcmp(at->name, ".") == 0 || strcmp(at->name, "..") == 0)
+    entryplus3 entry; /* a copy: the library does not align what it decodes */
+    for (const void *at = ok->reply.entries; at != NULL; at = entry.nextentry) {
+        memcpy(&entry, at, sizeof(entry));
+        page->cookie = entry.cookie;
+        if (strcmp(entry.name, ".") == 0 || strcmp(entry.name, "..") == 0)
             continue;
-        if (share_name_is_safe(at->name))
-            add_entry(page, at);
+        if (share_name_is_safe(entry.name))
+            add_entry(page, &entry);
         else
             call->error = EREMOTEIO; /* a server does not send such names */
     }

@@ -92,16 +92,18 @@ static void take_page(struct share_call *call, const READDIR4resok *ok)
     struct nfs4_attrs attrs;
     memcpy(page->verifier, ok->cookieverf, sizeof(page->verifier));
     page->eof = ok->reply.eof;
-    for (const entry4 *at = ok->reply.entries; at != NULL; at = at->nextentry) {
-        page->cookie = at->cookie;
-        struct share_entry *entry = share_page_add(page, at->name.utf8string_val, at->name.utf8string_len);
+    entry4 from; /* a copy: the library does not align what it decodes */
+    for (const void *at = ok->reply.entries; at != NULL; at = from.nextentry) {
+        memcpy(&from, at, sizeof(from));
+        page->cookie = from.cookie;
+        struct share_entry *entry = share_page_add(page, from.name.utf8string_val, from.name.utf8string_len);
         if (!share_name_is_safe(entry->name) ||
-            !nfs4_attrs_decode(at->attrs.attrmask.bitmap4_val, at->attrs.attrmask.bitmap4_len,
-                               at->attrs.attr_vals.attrlist4_val, at->attrs.attr_vals.attrlist4_len, &attrs)) {
+            !nfs4_attrs_decode(from.attrs.attrmask.bitmap4_val, from.attrs.attrmask.bitmap4_len,
+                               from.attrs.attr_vals.attrlist4_val, from.attrs.attr_vals.attrlist4_len, &attrs)) {
             call->error = EREMOTEIO;
             return;
         }
-        entry->cookie = at->cookie;
+        entry->cookie = from.cookie;
         entry->fileid = attrs.attr.fileid;
         entry->has_attr = attrs.error == 0 && attrs.attr.type != 0;
         entry->attr = attrs.attr;
@@ -156,10 +158,18 @@ static void take_op(struct share_call *call, const struct nfs_resop4 *op)
     }
 }
 
+struct nfs_resop4 nfs4_result(const COMPOUND4res *res, unsigned i)
+{
+    struct nfs_resop4 op;
+    const char *at = (const char *)res->resarray.resarray_val + i * sizeof(op);
+    memcpy(&op, at, sizeof(op));
+    return op;
+}
+
 static int status_error(const COMPOUND4res *res)
 {
     unsigned count = res->resarray.resarray_len;
-    nfs_opnum4 last = count > 0 ? res->resarray.resarray_val[count - 1].resop : 0;
+    nfs_opnum4 last = count > 0 ? nfs4_result(res, count - 1).resop : 0;
     /* the checks of remove: of the wrong kind */
     if (last == OP_VERIFY && (unsigned)res->status == 10027 /* NOT_SAME */)
         return ENOTDIR;
@@ -172,8 +182,10 @@ void nfs4_reply(struct share_call *call, void *data)
 {
     const COMPOUND4res *res = data;
     call->error = status_error(res);
-    for (unsigned i = 0; i < res->resarray.resarray_len && call->error == 0; i++)
-        take_op(call, &res->resarray.resarray_val[i]);
+    for (unsigned i = 0; i < res->resarray.resarray_len && call->error == 0; i++) {
+        struct nfs_resop4 op = nfs4_result(res, i);
+        take_op(call, &op);
+    }
 }
 
 /* ---- calls ---------------------------------------------------------------------------------------------------------
@@ -377,7 +389,8 @@ static void limits_reply(struct share_call *call, void *data)
     call->error = share_errno_of_status((unsigned)res->status);
     if (call->error != 0 || res->resarray.resarray_len != 2)
         return;
-    const fattr4 *from = &res->resarray.resarray_val[1].nfs_resop4_u.opgetattr.GETATTR4res_u.resok4.obj_attributes;
+    struct nfs_resop4 op = nfs4_result(res, 1);
+    const fattr4 *from = &op.nfs_resop4_u.opgetattr.GETATTR4res_u.resok4.obj_attributes;
     if (!nfs4_attrs_decode(from->attrmask.bitmap4_val, from->attrmask.bitmap4_len, from->attr_vals.attrlist4_val,
                            from->attr_vals.attrlist4_len, &limits->attrs))
         call->error = EREMOTEIO;

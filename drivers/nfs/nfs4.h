@@ -30,6 +30,8 @@ fattr4 compound_set(struct compound *compound, const struct share_set *set);
 /* Queues it; call->reply is nfs4_reply unless set. */
 int compound_start(struct compound *compound, struct share *share, struct share_call *call);
 void nfs4_reply(struct share_call *call, void *data);
+/* One operation's result, as a copy: the library does not align what it decodes. i < resarray_len. */
+struct nfs_resop4 nfs4_result(const COMPOUND4res *res, unsigned i);
 
 int nfs4_create(struct share *share, const struct share_fh *dir, const char *name, bool exclusive,
                 const struct share_set *set, struct share_fh *fh, struct share_attr *attr);

@@ -28,16 +28,16 @@ static void exchange_reply(struct share_call *call, void *data)
     nfs4_reply(call, data);
     exchange->status = res->status;
     for (unsigned i = 0; i < res->resarray.resarray_len; i++) {
-        const struct nfs_resop4 *op = &res->resarray.resarray_val[i];
-        if (op->resop == OP_SETCLIENTID && op->nfs_resop4_u.opsetclientid.status == NFS4_OK) {
-            const SETCLIENTID4resok *ok = &op->nfs_resop4_u.opsetclientid.SETCLIENTID4res_u.resok4;
+        const struct nfs_resop4 op = nfs4_result(res, i);
+        if (op.resop == OP_SETCLIENTID && op.nfs_resop4_u.opsetclientid.status == NFS4_OK) {
+            const SETCLIENTID4resok *ok = &op.nfs_resop4_u.opsetclientid.SETCLIENTID4res_u.resok4;
             exchange->client_id = ok->clientid;
             memcpy(exchange->confirm, ok->setclientid_confirm, sizeof(exchange->confirm));
-        } else if (op->resop == OP_OPEN && op->nfs_resop4_u.opopen.status == NFS4_OK) {
-            exchange->state = op->nfs_resop4_u.opopen.OPEN4res_u.resok4.stateid;
-            exchange->flags = op->nfs_resop4_u.opopen.OPEN4res_u.resok4.rflags;
-        } else if (op->resop == OP_OPEN_CONFIRM && op->nfs_resop4_u.opopen_confirm.status == NFS4_OK) {
-            exchange->state = op->nfs_resop4_u.opopen_confirm.OPEN_CONFIRM4res_u.resok4.open_stateid;
+        } else if (op.resop == OP_OPEN && op.nfs_resop4_u.opopen.status == NFS4_OK) {
+            exchange->state = op.nfs_resop4_u.opopen.OPEN4res_u.resok4.stateid;
+            exchange->flags = op.nfs_resop4_u.opopen.OPEN4res_u.resok4.rflags;
+        } else if (op.resop == OP_OPEN_CONFIRM && op.nfs_resop4_u.opopen_confirm.status == NFS4_OK) {
+            exchange->state = op.nfs_resop4_u.opopen_confirm.OPEN_CONFIRM4res_u.resok4.open_stateid;
         }
     }
 }

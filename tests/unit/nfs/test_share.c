@@ -149,6 +149,7 @@ static void mode_of_a_new_file(struct share *share, int version)
         auto_free char *name = mem_printf("%s/theirs", path);
         assert_int_equal(nfs_creat(nfs, name, 0664, &file), 0);
         assert_true(nfs_write(nfs, file, 4, "data") < 0);
+        nfs_close(nfs, file);
         nfs_destroy_context(nfs);
         assert_int_equal(share_lookup(share, &dir, "theirs", &fh, &attr), 0);
         assert_int_equal(attr.mode, 0600);
