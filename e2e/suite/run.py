@@ -162,7 +162,9 @@ def rights_were_enough(cluster):
             if not user.startswith(f"system:serviceaccount:{SYSTEM}:"):
                 continue
             requests += 1
-            if entry.get("responseStatus", {}).get("code") == 403:
+            # admission answers 403 too, for instance to an event in a namespace that goes away; that is no missing right
+            decision = entry.get("annotations", {}).get("authorization.k8s.io/decision")
+            if entry.get("responseStatus", {}).get("code") == 403 and decision == "forbid":
                 key = f"{user.rsplit(':', 1)[1]} {entry['verb']} {entry['requestURI'].split('?')[0]}"
                 forbidden[key] = forbidden.get(key, 0) + 1
     expect(requests > 100, f"only {requests} requests of ours in the audit log")
