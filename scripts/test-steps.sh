@@ -26,6 +26,7 @@ live hostpath 600 tests/hostpath/features.py
 live hostpath-crash 600 tests/hostpath/crash.py --rounds 2 --seed 1
 live fuse 900 /usr/bin/python3 tests/fuse/run.py
 live nfs 900 /usr/bin/python3 tests/nfs/run.py
+live sanity-nfs 400 tests/sanity/sanity.py --driver nfs
 
 wait "$kubernetes_build" || tail -20 "$logs/kubernetes-build.log"
 step kubernetes 1800 e2e/cluster/setup.sh
