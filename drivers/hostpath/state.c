@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define RECORD_LIMIT ((size_t)4 << 20)
@@ -267,6 +268,8 @@ static int drop_incomplete_groups(struct state *state, struct err *err)
 
 static int open_all(struct state *state, struct err *err)
 {
+    if (mkdir(state->directory, 0700) != 0 && errno != EEXIST)
+        return err_set_errno(err, errno, "making it");
     /* mounts and other programs are told paths below it */
     char *absolute = realpath(state->directory, NULL);
     if (absolute == NULL)
