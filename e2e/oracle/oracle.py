@@ -38,7 +38,7 @@ class Job:
     def __init__(self, seq, kind, classless):
         self.seq, self.kind, self.classless = seq, kind, classless
         self.up = self.berth = None
-        self.paused = False
+        self.paused = self.recycles = False
 
 
 def make_job(seed, number):
@@ -104,8 +104,8 @@ class Oracle:
                 parts, i = sequence.parts(job.seq["steps"][step]), s.instances[tag]
                 if part == 0:
                     i.api.append([])
-                if part < len(parts):
-                    i.api[-1] += [s.act(i, op) for op in parts[part]]
+                for op in parts[part] if part < len(parts) else []:
+                    i.api[-1].append((op.get("at", len(i.api[-1])), s.act(i, op)))
         for step in range(sequence.STEPS + 1):
             before, after = schedule.get(step, (None, None))
             begun = time.time()
@@ -130,7 +130,7 @@ class Oracle:
         for s, name, found in zip(self.sides, ("up", "berth"), events):
             for tag, job in tags.items():
                 i = s.instances[tag]
-                setattr(job, name, {"states": i.states, "api": i.api, "labels": labels, "events": found[tag], "restless": tag in s.ignored, "writes": i.writes, "killed": window,
+                setattr(job, name, {"states": i.states, "api": [sorted(step) for step in i.api], "labels": labels, "events": found[tag], "restless": tag in s.ignored, "writes": i.writes, "killed": window,
                                     "in flight": sequence.in_flight(job.seq)})
         for job in jobs:
             self.ops.update(op["do"] for step in job.seq["steps"] for op in step)
@@ -145,8 +145,14 @@ class Oracle:
             return ["berth-controller does not come to rest"], collections.Counter()
         return compare.compare(job.up, job.berth)
 
+    @staticmethod
+    def in_the_way(job, other):
+        """Not in one batch: two without classes, and copies of one that recycles volumes. Upstream mixes up the pods of volumes
+        that it recycles at the same moment, so copies would hinder each other as nothing else does."""
+        return job.classless and other.classless or job.recycles and other.recycles and job.seq["number"] == other.seq["number"]
+
     def packs(self, jobs):
-        """batches of one kind each, with at most one job without classes"""
+        """batches of one kind each"""
         by_kind, out = collections.defaultdict(list), []
         for job in jobs:
             by_kind[job.seq["seed"], job.kind].append(job)
@@ -154,7 +160,7 @@ class Oracle:
             batches = []
             for job in group:
                 for b in batches:
-                    if len(b) < self.a.batch and not (job.classless and any(j.classless for j in b)):
+                    if len(b) < self.a.batch and not any(self.in_the_way(job, other) for other in b):
                         b.append(job)
                         break
                 else:
@@ -164,28 +170,31 @@ class Oracle:
 
     @staticmethod
     def copies(job, n, paused=False):
-        """paused: half of them get pauses between the operations of a step"""
+        """paused: half of them get pauses between the operations of a step, or another order of them"""
         out = []
         for k in range(n):
-            seq = job.seq if not (paused and k % 2) else sequence.with_pauses(job.seq, k)
+            seq = job.seq if not (paused and k % 2) else sequence.variant(job.seq, k // 2)
             out.append(Job(seq, job.kind, job.classless))
-            out[-1].paused = seq is not job.seq
+            out[-1].paused, out[-1].recycles = seq is not job.seq, job.recycles
         return out
 
     def arbitrate(self, suspects):
         """Runs the sequences that differed several times more: differences that upstream has with itself are none. Then with
-        pauses between the operations of a step: what upstream does when it has the time to look in between is right, too."""
+        pauses between the operations of a step, or another order of those on different objects: what upstream does then is
+        right, too."""
+        for job in suspects:
+            job.recycles = any("Recycl" in e["event"][2] for r in (job.up, job.berth) for e in r["events"].values())
         tried = {id(j): [j] for j in suspects}
         open_ = suspects
-        for n, paused in ((self.a.copies, False), (2 * self.a.copies, True)):
-            more = {id(j): self.copies(j, n if not j.classless else 4, paused) for j in open_}
+        for n, last in ((self.a.copies, False), (2 * self.a.copies, True)):
+            more = {id(j): self.copies(j, n, last) for j in open_}
             for batch in self.packs([c for cs in more.values() for c in cs]):
                 self.run_batch(batch)
             still = []
             for job in open_:
                 tried[id(job)] += more[id(job)]
                 job.runs = tried[id(job)]
-                job.verdict, rules = self.accept(job.runs)
+                job.verdict, rules = self.accept(job.runs, last)
                 if job.verdict:
                     still.append(job)
                 else:
@@ -197,13 +206,14 @@ class Oracle:
                 break
         return open_
 
-    def accept(self, runs):
+    @staticmethod
+    def accept(runs, last=True):
         if any(r.up["restless"] for r in runs):
             return [], collections.Counter(restless=1)
         if any(r.berth["restless"] for r in runs):
             return ["berth-controller does not come to rest"], collections.Counter()
         return compare.accept([r.up for r in runs if not r.paused], [r.berth for r in runs if not r.paused],
-                              [r.up for r in runs if r.paused])
+                              [r.up for r in runs if r.paused], last)
 
     @staticmethod
     def name(job):
@@ -214,7 +224,7 @@ class Oracle:
     def shrink(self, job):
         """Leaves out operations as long as the difference stays. All tries of a round run side by side."""
         tries = 4
-        while not job.classless:
+        while not job.classless and not job.recycles:
             places = [(s, o) for s, step in enumerate(job.seq["steps"]) for o in range(len(step))]
             variants = [self.without(job, [p]) for p in places]
             runs = [self.copies(v, tries) for v in variants]

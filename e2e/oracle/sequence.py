@@ -294,18 +294,39 @@ def make(seed, number, classless=False):
     return {"seed": seed, "number": number, "steps": Maker(seed, number, classless).make()}
 
 
-def with_pauses(seq, n):
-    """the same, with pauses at random between the operations of a step; the first variants have them everywhere"""
+def target(op):
+    """the object that an operation is about"""
+    o = op.get("object", op)
+    return (o["kind"], o["metadata"]["name"]) if "object" in op else (o["kind"], o["name"])
+
+
+def other_order(r, step):
+    """at random, but the operations on one object stay in their order"""
+    left, out = list(step), []
+    while left:
+        heads = [op for n, op in enumerate(left) if not any(target(op) == target(before) for before in left[:n])]
+        out.append(r.choice(heads))
+        left.remove(out[-1])
+    return out
+
+
+def variant(seq, n):
+    """The same, with pauses at random between the operations of a step, and every second time in another order. The first ones have
+    pauses everywhere. An operation remembers its place."""
     r = random.Random(n)
     steps = []
     for step in seq["steps"]:
+        step = [dict(op, at=at) for at, op in enumerate(step)]
+        if n % 2:
+            step = other_order(r, step)
         out = step[:1]
         for op in step[1:]:
-            if n < 4 or r.random() < 0.5:
+            made_of = [x["object"]["kind"] == "StorageClass" for x in (out[-1], op) if "object" in x]
+            if (n < 4 or r.random() < 0.5) and made_of != [True, True]:
                 out.append({"do": "pause"})
             out.append(op)
         steps.append(out)
-    return dict(seq, steps=[seq["steps"][0]] + steps[1:])
+    return dict(seq, steps=steps)
 
 
 def in_flight(seq):
