@@ -3,6 +3,7 @@
 IMAGE_PREFIX ?= localhost/
 ENGINE ?= $(firstword $(foreach e,podman docker buildah,$(if $(shell command -v $(e)),$(e))) docker)
 ARCH ?= $(shell dpkg --print-architecture 2>/dev/null || echo amd64)
+# berth-suite, what the tests' pods run, is built by e2e/kind
 IMAGES := $(shell sed -n 's/^\(berth-[a-z]*\) .*/\1/p' deploy/image/programs.txt)
 # the same sources give the same bytes
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
