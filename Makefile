@@ -129,13 +129,14 @@ $(O)/$(basename $(1)): $(O)/$(basename $(1)).o $(patsubst %.c,$(O)/%.o,$(filter 
 endef
 $(foreach t,$(UNIT_SRC),$(eval $(call unit_rule,$(t))))
 .PHONY: unit unit-build
-unit-build: $(UNIT_BIN)
+# the client's test against a live server uses the embedded one of the same build
+unit-build: $(UNIT_BIN) $(O)/berth-devapi
 unit: unit-build
 	@scripts/run-unit.sh $(UNIT_BIN)
 # what threads share: the libraries, under SAN=thread
 .PHONY: unit-thread
 UNIT_THREAD := $(filter $(LIBS:%=$(O)/tests/unit/%/%),$(UNIT_BIN))
-unit-thread: $(UNIT_THREAD)
+unit-thread: $(UNIT_THREAD) $(O)/berth-devapi
 	@scripts/run-unit.sh $(UNIT_THREAD)
 
 # ---- the two commands ---------------------------------------------------------------------------------------------------
@@ -157,10 +158,12 @@ oracle: all $(O)/berth-devapi
 	@e2e/cluster/setup.sh kube-controller-manager
 	@BERTH_BUILD=$(abspath $(O)) e2e/oracle/oracle.py --sequences $(N) --seed $(S)
 PREFIX ?= /usr/local
+# what tests and benchmarks are made of stays here
+INSTALLED := $(foreach p,$(PROGRAMS),$(if $(filter tests/% bench/%,$(DIRS_$(p))),,$(p)))
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin && install -m 0755 $(PROGRAMS:%=$(O)/%) $(DESTDIR)$(PREFIX)/bin
+	install -d $(DESTDIR)$(PREFIX)/bin && install -m 0755 $(INSTALLED:%=$(O)/%) $(DESTDIR)$(PREFIX)/bin
 uninstall:
-	rm -f $(PROGRAMS:%=$(DESTDIR)$(PREFIX)/bin/%)
+	rm -f $(INSTALLED:%=$(DESTDIR)$(PREFIX)/bin/%)
 clean:
 	rm -rf build build-*
 help:

@@ -90,7 +90,7 @@ def test_claim_becomes_a_volume(sort):
         s.api.delete("pvc", "data")
         nothing_left(s)
         for key in ("controller", "provisioner"):
-            expect("403" not in s.processes[key].log_text(), f"{key} was refused something")
+            expect("Forbidden" not in s.processes[key].log_text(), f"{key} was refused something")
 
 
 def test_static_volumes_bind_by_best_fit(sort):

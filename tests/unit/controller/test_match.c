@@ -383,7 +383,7 @@ static void test_bucket(void **state)
     size_t total = 0, below = 0, groups_len;
     for (size_t n = 0; n < ARRAY_LEN(there); n++) {
         total += there[n];
-        below += there[n] && n < 100;
+        below += n < 100 && there[n];
     }
     volume_index_lock(world.view.index);
     struct volume_group *const *groups = volume_index_groups(world.view.index, &groups_len);
