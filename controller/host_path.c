@@ -118,7 +118,7 @@ static int delete_volume(struct controller *controller, struct kube_volume **cap
     return -1;
 }
 
-static int delete_job(void *arg)
+static enum operation_end delete_job(void *arg)
 {
     struct delete_job *job = arg;
     auto_err struct err err = {0};
@@ -130,7 +130,7 @@ static int delete_job(void *arg)
     }
     kube_object_unref(&job->volume->object);
     free(job);
-    return result;
+    return result != 0 ? OPERATION_FAILED : OPERATION_DONE;
 }
 
 void host_path_delete_start(struct controller *controller, struct kube_volume *volume)

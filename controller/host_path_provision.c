@@ -203,7 +203,7 @@ static void job_free(struct provision_job *job)
     free(job);
 }
 
-static int provision_job(void *arg)
+static enum operation_end provision_job(void *arg)
 {
     struct provision_job *job = arg;
     auto_err struct err err = {0};
@@ -215,7 +215,7 @@ static int provision_job(void *arg)
         log_warn("Cannot provision a volume", kv_str("claim", key), kv_err(&err));
     }
     job_free(job);
-    return result;
+    return result != 0 ? OPERATION_FAILED : OPERATION_DONE;
 }
 
 void host_path_provision_start(struct controller *controller, struct kube_claim *claim,

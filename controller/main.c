@@ -200,6 +200,7 @@ static void end(struct program *program)
 int main(int argc, char **argv)
 {
     thread_limit_memory(argv);
+    observe_drop_tls();
     struct program program = {0};
     switch (flag_parse(&controller_flags, argc, argv, &program.options, NULL)) {
     case FLAG_OK:

@@ -10,6 +10,7 @@
 
 #define FIRST_DELAY (500 * CLOCK_MS)
 #define MAX_DELAY (122 * CLOCK_SECOND)
+#define PAUSE FIRST_DELAY
 
 struct operation {
     bool running;
@@ -26,7 +27,7 @@ struct operations {
 struct operation_job {
     struct operations *operations;
     char *name;
-    int (*fn)(void *arg);
+    operation_fn fn;
     void *arg;
 };
 
@@ -70,20 +71,22 @@ static enum operation_start begin_locked(struct operations *operations, const ch
     return OPERATION_STARTED;
 }
 
-static void end_locked(struct operations *operations, const char *name, bool failed)
+static void end_locked(struct operations *operations, const char *name, enum operation_end end)
 {
     struct operation *operation = map_get(operations->by_name, name);
     if (operation == NULL)
         return;
-    if (!failed) {
+    if (end == OPERATION_DONE) {
         map_remove(operations->by_name, name);
         return;
     }
     operation->running = false;
-    operation->delay = operation->delay == 0 ? FIRST_DELAY : 2 * operation->delay;
-    if (operation->delay > MAX_DELAY)
-        operation->delay = MAX_DELAY;
-    operation->not_before = clock_mono(operations->clock) + operation->delay;
+    if (end == OPERATION_FAILED) {
+        operation->delay = operation->delay == 0 ? FIRST_DELAY : 2 * operation->delay;
+        if (operation->delay > MAX_DELAY)
+            operation->delay = MAX_DELAY;
+    }
+    operation->not_before = clock_mono(operations->clock) + (end == OPERATION_FAILED ? operation->delay : PAUSE);
 }
 
 enum operation_start operations_begin(struct operations *operations, const char *name)
@@ -94,10 +97,10 @@ enum operation_start operations_begin(struct operations *operations, const char 
     return start;
 }
 
-void operations_end(struct operations *operations, const char *name, bool failed)
+void operations_end(struct operations *operations, const char *name, enum operation_end end)
 {
     pthread_mutex_lock(&operations->lock);
-    end_locked(operations, name, failed);
+    end_locked(operations, name, end);
     pthread_mutex_unlock(&operations->lock);
 }
 
@@ -105,9 +108,9 @@ static void *job_thread(void *arg)
 {
     struct operation_job *job = arg;
     struct operations *operations = job->operations;
-    bool failed = job->fn(job->arg) != 0;
+    enum operation_end end = job->fn(job->arg);
     pthread_mutex_lock(&operations->lock);
-    end_locked(operations, job->name, failed);
+    end_locked(operations, job->name, end);
     operations->threads--;
     pthread_cond_broadcast(&operations->idle);
     pthread_mutex_unlock(&operations->lock);
@@ -116,7 +119,7 @@ static void *job_thread(void *arg)
     return NULL;
 }
 
-enum operation_start operations_run(struct operations *operations, const char *name, int (*fn)(void *arg), void *arg)
+enum operation_start operations_run(struct operations *operations, const char *name, operation_fn fn, void *arg)
 {
     pthread_mutex_lock(&operations->lock);
     enum operation_start start =

@@ -14,6 +14,12 @@
 #include <stddef.h>
 
 struct operations;
+/* What an operation's function returns. */
+enum operation_end {
+    OPERATION_FAILED = -1, /* starts or doubles the back-off */
+    OPERATION_DONE = 0,
+    OPERATION_PAUSE = 1, /* no back-off, but not at once: not for the news of what the operation itself has written */
+};
 enum operation_start {
     OPERATION_STARTED,
     OPERATION_RUNNING,   /* one of this name runs already */
@@ -24,12 +30,12 @@ enum operation_start {
 struct operations *operations_new(struct clock *clock, size_t threads);
 /* Waits for those that run. */
 void operations_free(struct operations *operations);
-/* Runs fn(arg) in a thread; fn frees arg, and returns -1 for a failure, which starts the back-off. When it is not
- * started, arg stays the caller's. */
-enum operation_start operations_run(struct operations *operations, const char *name, int (*fn)(void *arg), void *arg);
+typedef enum operation_end (*operation_fn)(void *arg);
+/* Runs fn(arg) in a thread; fn frees arg. When it is not started, arg stays the caller's. */
+enum operation_start operations_run(struct operations *operations, const char *name, operation_fn fn, void *arg);
 /* The same for the caller's own thread: begin, and when it said STARTED, end. */
 enum operation_start operations_begin(struct operations *operations, const char *name);
-void operations_end(struct operations *operations, const char *name, bool failed);
+void operations_end(struct operations *operations, const char *name, enum operation_end end);
 /* Forgets the back-off of an object that is gone; a running one is left alone. */
 void operations_forget(struct operations *operations, const char *name);
 size_t operations_len(struct operations *operations);

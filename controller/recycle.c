@@ -30,19 +30,21 @@ static bool is_in_use(struct controller *controller, const struct kube_volume *v
     return true;
 }
 
-static void recycle(struct controller *controller, const struct kube_volume *captured, struct err *err)
+/* A failure has no back-off, as upstream: the next sync tries again. But the phase that tells of it is news of the
+ * volume to us as well, and is not what to try again for. */
+static enum operation_end recycle(struct controller *controller, const struct kube_volume *captured, struct err *err)
 {
     auto_unref struct kube_volume *volume = NULL;
     bool released;
     if (reclaim_check(controller, captured, &volume, &released, err) != 0 || !released)
-        return;
+        return OPERATION_DONE;
     if (is_in_use(controller, volume))
-        return;
+        return OPERATION_DONE;
     const struct controller_plugin *plugin = profile_plugin_by_source(&controller->view.profile, volume);
     if (plugin == NULL || !plugin->recycles) {
         write_volume_failed(&controller->writer, &volume, "VolumeFailedRecycle",
                             "No recycler plugin found for the volume!", err);
-        return;
+        return OPERATION_PAUSE;
     }
     const struct recycler_template *recycler =
         volume->source == KUBE_SOURCE_NFS ? controller->recycler_nfs : controller->recycler_host_path;
@@ -50,26 +52,27 @@ static void recycle(struct controller *controller, const struct kube_volume *cap
     auto_err struct err failure = {0};
     if (recycler_pod_run(&run, recycler, volume, &failure) != 0) {
         if (err_is(&failure, ERR_CANCELLED))
-            return;
+            return OPERATION_DONE;
         auto_free char *text = mem_printf("Recycle failed: %s", err_text(&failure));
         write_volume_failed(&controller->writer, &volume, "VolumeFailedRecycle", text, err);
-        return;
+        return OPERATION_PAUSE;
     }
     kube_event_object(controller->events, &volume->object, KUBE_EVENT_NORMAL, "VolumeRecycled", "Volume recycled");
     write_unbind(&controller->writer, &volume, err); /* failed: it is recycled once more */
+    return OPERATION_DONE;
 }
 
-static int recycle_job(void *arg)
+static enum operation_end recycle_job(void *arg)
 {
     struct recycle_job *job = arg;
     auto_err struct err err = {0};
-    recycle(job->controller, job->volume, &err);
+    enum operation_end end = recycle(job->controller, job->volume, &err);
     if (err.code != ERR_NONE)
         log_v(2, "Recycling did not come to its end; it is tried again",
               kv_str("volume", job->volume->object.meta.name), kv_err(&err));
     kube_object_unref(&job->volume->object);
     free(job);
-    return 0; /* as upstream: no back-off, the next sync tries again */
+    return end;
 }
 
 void recycle_start(struct controller *controller, struct kube_volume *volume)

@@ -101,7 +101,7 @@ static void apply_external(struct controller *controller, struct kube_claim **cl
     } else {
         emit(controller, *claim, plan);
     }
-    operations_end(controller->operations, operation, failed);
+    operations_end(controller->operations, operation, failed ? OPERATION_FAILED : OPERATION_DONE);
 }
 
 static int apply_claim(struct controller *controller, struct kube_claim **claim, struct claim_plan *plan,

@@ -15,8 +15,8 @@ static void test_one_at_a_time(void **state)
     assert_int_equal(operations_begin(operations, "a"), OPERATION_STARTED);
     assert_int_equal(operations_begin(operations, "a"), OPERATION_RUNNING);
     assert_int_equal(operations_begin(operations, "b"), OPERATION_STARTED);
-    operations_end(operations, "a", false);
-    operations_end(operations, "b", false);
+    operations_end(operations, "a", OPERATION_DONE);
+    operations_end(operations, "b", OPERATION_DONE);
     assert_int_equal(operations_len(operations), 0);
     operations_free(operations);
     clock_free(clock);
@@ -30,7 +30,7 @@ static void test_back_off(void **state)
     int64_t delay = 500 * CLOCK_MS;
     for (int i = 0; i < 12; i++) {
         assert_int_equal(operations_begin(operations, "a"), OPERATION_STARTED);
-        operations_end(operations, "a", true);
+        operations_end(operations, "a", OPERATION_FAILED);
         assert_int_equal(operations_begin(operations, "a"), OPERATION_POSTPONED);
         clock_fake_advance(clock, delay - 1);
         assert_int_equal(operations_begin(operations, "a"), OPERATION_POSTPONED);
@@ -38,15 +38,38 @@ static void test_back_off(void **state)
         delay = delay * 2 < 122 * CLOCK_SECOND ? delay * 2 : 122 * CLOCK_SECOND;
     }
     assert_int_equal(operations_begin(operations, "a"), OPERATION_STARTED);
-    operations_end(operations, "a", false); /* a success forgets the delay */
+    operations_end(operations, "a", OPERATION_DONE); /* a success forgets the delay */
     assert_int_equal(operations_begin(operations, "a"), OPERATION_STARTED);
-    operations_end(operations, "a", true);
+    operations_end(operations, "a", OPERATION_FAILED);
     clock_fake_advance(clock, 500 * CLOCK_MS);
     assert_int_equal(operations_begin(operations, "a"), OPERATION_STARTED);
     operations_forget(operations, "a"); /* runs: stays */
     assert_int_equal(operations_begin(operations, "a"), OPERATION_RUNNING);
-    operations_end(operations, "a", true);
+    operations_end(operations, "a", OPERATION_FAILED);
     operations_forget(operations, "a");
+    assert_int_equal(operations_len(operations), 0);
+    operations_free(operations);
+    clock_free(clock);
+}
+
+/* A pause always has the same length, and leaves the back-off as it was. */
+static void test_pause(void **state)
+{
+    (void)state;
+    struct clock *clock = clock_fake_new(0);
+    struct operations *operations = operations_new(clock, 4);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(operations_begin(operations, "a"), OPERATION_STARTED);
+        operations_end(operations, "a", OPERATION_PAUSE);
+        clock_fake_advance(clock, 500 * CLOCK_MS - 1);
+        assert_int_equal(operations_begin(operations, "a"), OPERATION_POSTPONED);
+        clock_fake_advance(clock, 1);
+    }
+    assert_int_equal(operations_begin(operations, "a"), OPERATION_STARTED);
+    operations_end(operations, "a", OPERATION_FAILED);
+    clock_fake_advance(clock, 500 * CLOCK_MS);
+    assert_int_equal(operations_begin(operations, "a"), OPERATION_STARTED);
+    operations_end(operations, "a", OPERATION_DONE);
     assert_int_equal(operations_len(operations), 0);
     operations_free(operations);
     clock_free(clock);
@@ -57,13 +80,13 @@ struct job {
     atomic_int *ended;
 };
 
-static int run_job(void *arg)
+static enum operation_end run_job(void *arg)
 {
     struct job *job = arg;
     stop_sleep(job->go, clock_real(), 10 * CLOCK_SECOND);
     atomic_fetch_add(job->ended, 1);
     free(job);
-    return -1;
+    return OPERATION_FAILED;
 }
 
 static void test_threads(void **state)
@@ -101,10 +124,8 @@ static void test_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_at_a_time),
-        cmocka_unit_test(test_back_off),
-        cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_name),
+        cmocka_unit_test(test_one_at_a_time), cmocka_unit_test(test_back_off), cmocka_unit_test(test_pause),
+        cmocka_unit_test(test_threads),       cmocka_unit_test(test_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
