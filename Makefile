@@ -31,7 +31,7 @@ LDFLAGS += -pie -Wl,-z,relro,-z,now -Wl,--as-needed $(SAN_FLAGS)
 # ---- libraries of this repository, from the bottom up, and what each links -------------------------------------------
 LIBS := base observe kube csi
 LDLIBS_base := -lcrypto -lpthread
-LDLIBS_observe := -lmicrohttpd
+LDLIBS_observe := -lmicrohttpd -lgnutls
 LDLIBS_kube := -lcurl -lssl -ljansson -lyaml
 LDLIBS_csi := -lprotobuf-c -lgrpc_unsecure -lgpr
 NEEDS_base := base

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Exit status: 0 told to stop, 1 something failed for good, 2 the command line is wrong. */
 #include "lib/base/log.h"
+#include "lib/observe/http.h"
 #include "provisioner/options.h"
 #include "provisioner/run.h"
 
@@ -40,6 +41,7 @@ int main(int argc, char **argv)
 {
     static struct options options;
     thread_limit_memory(argv);
+    observe_drop_tls();
     int status = 0;
     switch (flag_parse(&options_program, argc, argv, &options, NULL)) {
     case FLAG_OK:

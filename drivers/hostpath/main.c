@@ -7,6 +7,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/csi/client.h"
+#include "lib/observe/http.h"
 
 #include <stdio.h>
 #include <sys/resource.h>
@@ -151,6 +152,7 @@ static int run(const struct hostpath_flags *flags, struct stop *stop, struct err
 int main(int argc, char **argv)
 {
     thread_limit_memory(argv);
+    observe_drop_tls();
     struct hostpath_flags flags = {0};
     switch (flag_parse(&hostpath_program, argc, argv, &flags, NULL)) {
     case FLAG_EXIT:

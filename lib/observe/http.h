@@ -28,4 +28,7 @@ int observe_http_start(struct observe_http *http, const char *address, struct er
 int observe_http_port(const struct observe_http *http);
 void observe_http_free(struct observe_http *http); /* stops the server first */
 
+/* Gives back what the library holds for TLS, which this server never speaks. Once, first thing in main. */
+void observe_drop_tls(void);
+
 #endif
