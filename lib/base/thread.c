@@ -4,7 +4,6 @@
 #include "lib/base/stop.h"
 #include "lib/base/str.h"
 
-#include <limits.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <string.h>
@@ -76,16 +75,11 @@ void thread_limit_arenas(void)
     mallopt(M_MMAP_THRESHOLD, 128 * 1024);
 }
 
-/* Under valgrind /proc/self/exe is valgrind's: only a file of the name we were called by is ourselves. */
-static bool is_own_file(const char *argv0)
+/* valgrind cannot follow: what it would be started as is valgrind itself. It is known by what it loads into us. */
+static bool is_below_valgrind(void)
 {
-    char path[PATH_MAX];
-    ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 1);
-    if (len <= 0)
-        return false;
-    path[len] = '\0';
-    const char *file = strrchr(path, '/'), *called = strrchr(argv0, '/');
-    return str_eq(file != NULL ? file + 1 : path, called != NULL ? called + 1 : argv0);
+    const char *preload = getenv("LD_PRELOAD");
+    return preload != NULL && strstr(preload, "/vgpreload_") != NULL;
 }
 
 void thread_limit_memory(char **argv)
@@ -93,8 +87,7 @@ void thread_limit_memory(char **argv)
     const char *tunables = getenv(TUNABLES);
     if (str_eq(tunables, TUNABLES_OURS))
         unsetenv(TUNABLES); /* in force for us; programs that we start decide for themselves */
-    else if (tunables == NULL && !SANITIZED && argv[0] != NULL && is_own_file(argv[0]) &&
-             setenv(TUNABLES, TUNABLES_OURS, 1) == 0) {
+    else if (tunables == NULL && !SANITIZED && !is_below_valgrind() && setenv(TUNABLES, TUNABLES_OURS, 1) == 0) {
         execv("/proc/self/exe", argv);
         unsetenv(TUNABLES); /* it failed: we are only a little larger */
     }
