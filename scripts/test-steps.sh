@@ -36,3 +36,5 @@ live first-light-real 900 e2e/first_light.py --server real
 live cases-1.20 1500 e2e/cases/run.sh 1.20
 live oracle 1200 e2e/oracle/oracle.py --sequences 300
 live two-binders 300 e2e/oracle/two_binders.py
+live deploy 900 deploy/check.sh
+live e2e-node 1800 e2e/node/run.sh

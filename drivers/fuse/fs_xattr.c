@@ -34,66 +34,106 @@ static int old_value_read(const char *path, const char *name, struct old_value *
     return 0;
 }
 
-/* Small attributes lie in the inode and take nothing; others take blocks, which is seen only afterwards. */
-static int change(struct volume *volume, int fd, const char *path, const char *name, const void *value, size_t size,
-                  int flags, int64_t *grown)
+/* One change of an attribute. */
+struct change {
+    struct fs_worker *worker;
+    int fd;
+    char path[VOLUME_FD_PATH_SIZE];
+    const char *name;
+    const void *value; /* NULL: removes it */
+    size_t size;
+    int flags;
+    int64_t grown; /* bytes; may be negative */
+};
+
+/* What makes or removes an attribute cannot tell, when it comes again, its own work from how things were before: so it
+ * is written down once it is known to be possible, in memory that outlives the process. */
+static struct volume_exchange *record_of(const struct change *change, struct volume_exchange *begun)
 {
+    uint64_t call = fs_call_number(change->worker);
+    struct stat st;
+    *begun = (struct volume_exchange){.call = call, .from = fstat(change->fd, &st) == 0 ? st.st_ino : 0};
+    return volume_exchange_record(change->worker->volume, call);
+}
+
+static void write_down(const struct change *change)
+{
+    struct volume_exchange begun, *record = record_of(change, &begun);
+    if (record != NULL)
+        *record = begun;
+}
+
+static bool was_written_down(const struct change *change)
+{
+    struct volume_exchange begun;
+    const struct volume_exchange *record = record_of(change, &begun);
+    return fs_is_resent(change->worker) && record != NULL && record->call == begun.call && record->from == begun.from &&
+           record->to == begun.to;
+}
+
+/* Small attributes lie in the inode and take nothing; others take blocks, which is seen only afterwards. */
+static int put(struct change *change)
+{
+    struct volume *volume = change->worker->volume;
     struct stat before, after;
     struct old_value old = {0};
     int result = room_for_new(volume, 0, false, 0);
     if (result < 0)
         return result;
-    result = old_value_read(path, name, &old);
+    result = old_value_read(change->path, change->name, &old);
     int64_t delta = 0;
-    if (result == 0 && (fstat(fd, &before) != 0 || setxattr(path, name, value, size, flags) != 0))
+    if (result == 0 && change->flags == XATTR_CREATE && old.data == NULL)
+        write_down(change);
+    if (result == 0 && (fstat(change->fd, &before) != 0 ||
+                        setxattr(change->path, change->name, change->value, change->size, change->flags) != 0))
         result = -errno;
-    if (result == 0 && fstat(fd, &after) == 0)
+    if (result == 0 && fstat(change->fd, &after) == 0)
         delta = volume_bytes(&after) - volume_bytes(&before);
     if (result == 0 && !room_fits(volume, 0, delta)) {
-        int undone = old.data != NULL ? setxattr(path, name, old.data, old.size, 0) : removexattr(path, name);
-        if (undone == 0 && fstat(fd, &after) == 0) {
+        int undone = old.data != NULL ? setxattr(change->path, change->name, old.data, old.size, 0)
+                                      : removexattr(change->path, change->name);
+        if (undone == 0 && fstat(change->fd, &after) == 0) {
             delta = volume_bytes(&after) - volume_bytes(&before);
             result = -ENOSPC;
         }
     }
     room_leave(volume, 0, delta);
     free(old.data);
-    *grown = delta;
-    return result;
+    change->grown = delta;
+    return result == -EEXIST && was_written_down(change) ? 0 : result;
 }
 
-static int take_away(struct volume *volume, int fd, const char *path, const char *name, int64_t *grown)
+static int take_away(struct change *change)
 {
+    struct volume *volume = change->worker->volume;
     struct stat before, after;
     int result = 0;
     int64_t delta = 0;
     account_enter(&volume->account, false);
-    if (fstat(fd, &before) != 0 || removexattr(path, name) != 0)
+    if (getxattr(change->path, change->name, NULL, 0) >= 0)
+        write_down(change);
+    if (fstat(change->fd, &before) != 0 || removexattr(change->path, change->name) != 0)
         result = -errno;
-    else if (fstat(fd, &after) == 0)
+    else if (fstat(change->fd, &after) == 0)
         delta = volume_bytes(&after) - volume_bytes(&before);
     room_leave(volume, 0, delta);
-    *grown = delta;
-    return result;
+    change->grown = delta;
+    return result < 0 && is_nothing(-result) && was_written_down(change) ? 0 : result;
 }
 
-/* value NULL: removes it */
-static int set_value(struct fs_worker *worker, uint64_t node_id, const char *name, const void *value, size_t size,
-                     int flags)
+static int apply(struct change *change, uint64_t node_id)
 {
-    struct volume *volume = worker->volume;
-    char path[VOLUME_FD_PATH_SIZE];
+    struct volume *volume = change->worker->volume;
     auto_close int fd = volume_open_node(volume, node_id, O_PATH | O_NOFOLLOW);
     if (fd < 0)
         return fd;
-    volume_fd_path(fd, path);
+    change->fd = fd;
+    volume_fd_path(fd, change->path);
     struct node *node = node_get(&volume->nodes, node_id);
     pthread_mutex_lock(&node->lock);
-    int64_t grown = 0;
-    int result = value != NULL ? change(volume, fd, path, name, value, size, flags, &grown)
-                               : take_away(volume, fd, path, name, &grown);
+    int result = change->value != NULL ? put(change) : take_away(change);
     if (node->charged >= 0)
-        node->charged += grown;
+        node->charged += change->grown;
     pthread_mutex_unlock(&node->lock);
     node_put(&volume->nodes, node);
     return result;
@@ -101,21 +141,14 @@ static int set_value(struct fs_worker *worker, uint64_t node_id, const char *nam
 
 void fs_setxattr(fuse_req_t req, fuse_ino_t node_id, const char *name, const char *value, size_t size, int flags)
 {
-    struct fs_worker *worker = fs_worker(req);
-    int result = set_value(worker, node_id, name, value, size, flags);
-    /* the first attempt of a repeated call has made (or removed) it */
-    if (result == -EEXIST && fs_is_resent(worker))
-        result = set_value(worker, node_id, name, value, size, 0);
-    fuse_reply_err(req, -result);
+    struct change change = {.worker = fs_worker(req), .name = name, .value = value, .size = size, .flags = flags};
+    fuse_reply_err(req, -apply(&change, node_id));
 }
 
 void fs_removexattr(fuse_req_t req, fuse_ino_t node_id, const char *name)
 {
-    struct fs_worker *worker = fs_worker(req);
-    int result = set_value(worker, node_id, name, NULL, 0, 0);
-    if (result < 0 && is_nothing(-result) && fs_is_resent(worker))
-        result = 0;
-    fuse_reply_err(req, -result);
+    struct change change = {.worker = fs_worker(req), .name = name};
+    fuse_reply_err(req, -apply(&change, node_id));
 }
 
 static void answer(fuse_req_t req, ssize_t length, int error, size_t size, const char *data)

@@ -19,7 +19,8 @@ struct volume_options {
     bool read_only;
     bool reattach; /* somebody served this mount before: open files, orphans and node ids are his */
 };
-/* An exchange of two names that was begun: the inodes they had before. */
+/* What must not be done twice, begun: an exchange of two names, the inodes they had before; a change of an attribute,
+ * its inode and 0. */
 struct volume_exchange {
     uint64_t call, from, to;
 };
@@ -71,7 +72,7 @@ int volume_make_orphan(struct volume *volume, struct node *node);
 bool volume_must_keep(struct volume *volume, const struct node *node, const struct stat *st);
 /* Removes the orphan for good; its space and inode count as free. Takes the lock itself. */
 void volume_remove_orphan(struct volume *volume, uint64_t node_id);
-/* Where an exchange is written down before it is done. NULL when nothing can be changed. */
+/* Where such a call is written down before it is done. NULL when nothing can be changed. */
 struct volume_exchange *volume_exchange_record(struct volume *volume, uint64_t call);
 
 /* A directory of the volume, for the time of one call. */
