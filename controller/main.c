@@ -12,7 +12,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#define DRAIN (8 * CLOCK_SECOND) /* for writes under way, after SIGTERM */
+#define DRAIN (8 * CLOCK_SECOND)  /* for writes under way, after SIGTERM */
+#define EVENTS_DRAIN CLOCK_SECOND /* for what is said of the lease */
 #define SERVER_RETRY (2 * CLOCK_SECOND)
 
 struct program {
@@ -27,6 +28,7 @@ struct program {
     struct metrics *metrics;
     struct observe_http *http;
     struct kube_leader *leader;
+    struct kube_events *leader_events;
     struct controller *controller;
     pthread_t watchdog;
     bool watching;
@@ -130,6 +132,8 @@ static int start_leader(struct program *program, struct err *err)
     char host[256] = "berth-controller", uuid[RNG_UUID_SIZE];
     gethostname(host, sizeof(host) - 1);
     auto_free char *identity = mem_printf("%s_%s", host, rng_uuid(rng_real(), uuid));
+    program->leader_events = kube_events_new(
+        &(struct kube_events_options){.client = program->event_client, .component = "berth-controller"});
     struct kube_leader_options leader = {
         .client = program->leader_client,
         .namespace_ = options->lease_namespace,
@@ -139,6 +143,7 @@ static int start_leader(struct program *program, struct err *err)
         .renew_deadline = options->renew_deadline,
         .retry_period = options->retry_period,
         .release_on_stop = true,
+        .events = program->leader_events,
         .on_lost = on_lost,
         .on_lost_arg = program,
     };
@@ -184,6 +189,7 @@ static void end(struct program *program)
     observe_http_free(program->http);
     controller_free(program->controller);
     kube_leader_free(program->leader); /* gives the lease back, after the last write */
+    kube_events_free(program->leader_events, EVENTS_DRAIN);
     stop_request(program->done);
     if (program->watching)
         thread_join(program->watchdog);

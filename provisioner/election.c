@@ -49,11 +49,10 @@ static void collect(struct metrics *metrics, void *arg)
     election->slow_renewals = slow;
 }
 
-int election_win(struct provisioner *provisioner, struct election *election, const char *event_source, struct err *err)
+int election_win(struct provisioner *provisioner, struct election *election, struct err *err)
 {
     const struct options *options = provisioner->options;
     char host[HOST_NAME_MAX + 1] = "";
-    (void)event_source;
     if (gethostname(host, sizeof(host) - 1) < 0 || host[0] == '\0')
         return err_set(err, ERR_INTERNAL, "leader election needs a host name");
     election->provisioner = provisioner;

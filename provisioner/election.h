@@ -15,7 +15,7 @@ struct election {
  * the intent records. */
 int election_find_namespace(struct provisioner *provisioner, struct err *err);
 /* Waits until this process leads. Losing the lease later ends the process. */
-int election_win(struct provisioner *provisioner, struct election *election, const char *event_source, struct err *err);
+int election_win(struct provisioner *provisioner, struct election *election, struct err *err);
 void election_end(struct provisioner *provisioner, struct election *election);
 
 #endif

@@ -222,8 +222,7 @@ static int run(struct program *program, struct err *err)
     start_events(program);
     if (election_find_namespace(provisioner, err) < 0 || prepare(program, err) < 0 || start_http(program, err) < 0)
         return -1;
-    if (provisioner->options->leader_election &&
-        election_win(provisioner, &program->election, program->event_source, err) < 0)
+    if (provisioner->options->leader_election && election_win(provisioner, &program->election, err) < 0)
         return -1;
     return work(program, err);
 }

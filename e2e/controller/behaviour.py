@@ -190,6 +190,11 @@ def lease(w):
     return json.loads(urllib.request.urlopen(w.url + "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/berth-controller").read())
 
 
+def leader_events(w):
+    items = json.loads(urllib.request.urlopen(w.url + "/api/v1/namespaces/kube-system/events").read())["items"]
+    return [e["message"] for e in items if e["reason"] == "LeaderElection"]
+
+
 FAST = ("--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=300ms")
 
 
@@ -208,6 +213,7 @@ def test_leader_election(w):
     w.working(b)
     took = time.monotonic() - begun
     assert took < 2.5, "a lease that was given back is taken at once, not after %.1f s (%s)" % (took, holder)
+    wait("both to have told that they lead", lambda: sum(m.endswith(" became leader") for m in leader_events(w)) == 2)
     # somebody takes the lease by force
     urllib.request.urlopen(urllib.request.Request(
         w.url + "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/berth-controller", method="PATCH",
