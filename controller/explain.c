@@ -232,7 +232,10 @@ char *explain_driver(const char *provisioner, const struct driver_facts *facts)
                           "installed?",
                           provisioner);
     if (!facts->has_lease)
-        return mem_printf("driver %s is registered, but no provisioner of its own holds a lease", provisioner);
+        return mem_printf(
+            "driver %s is registered, but no lease tells of a provisioner for it (one that does without leader "
+            "election, as on the nodes, has none)",
+            provisioner);
     if (!facts->lease_is_live)
         return mem_printf("the lease of the provisioner in namespace %s has expired: it does not run",
                           facts->lease_namespace);

@@ -128,7 +128,9 @@ static void test_driver(void **state)
     assert_text(explain_driver("d", &facts), "no driver named d is registered and no provisioner holds a lease of that "
                                              "name: is it installed?");
     facts.is_csi = true;
-    assert_text(explain_driver("d", &facts), "driver d is registered, but no provisioner of its own holds a lease");
+    assert_text(explain_driver("d", &facts),
+                "driver d is registered, but no lease tells of a provisioner for it (one that does without leader "
+                "election, as on the nodes, has none)");
     facts.has_lease = true;
     snprintf(facts.lease_namespace, sizeof(facts.lease_namespace), "kube-system");
     assert_text(explain_driver("d", &facts),
