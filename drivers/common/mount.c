@@ -81,8 +81,9 @@ int mount_list_read(struct mount_list *list, struct err *err)
 
 const struct mount_entry *mount_list_find(const struct mount_list *list, const char *path)
 {
+    auto_free char *resolved = mount_path_resolve(path);
     for (size_t i = list->len; i > 0; i--) /* later lines lie on top of earlier ones */
-        if (strcmp(list->items[i - 1].mount_point, path) == 0)
+        if (strcmp(list->items[i - 1].mount_point, resolved) == 0)
             return &list->items[i - 1];
     return NULL;
 }

@@ -21,7 +21,7 @@ struct mount_list {
 void mount_list_free(struct mount_list *list);
 #define auto_mounts __attribute__((cleanup(mount_list_free)))
 int mount_list_read(struct mount_list *list, struct err *err);
-/* The topmost mount on exactly this path, or NULL. */
+/* The topmost mount on exactly this path (symlinks in its parent are resolved), or NULL. */
 const struct mount_entry *mount_list_find(const struct mount_list *list, const char *path);
 /* *mounted: something is mounted on exactly this path. */
 int mount_is_point(const char *path, bool *mounted, struct err *err);

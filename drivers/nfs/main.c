@@ -2,6 +2,7 @@
 #include "drivers/nfs/driver.h"
 #include "drivers/nfs/fuse_fs.h"
 #include "drivers/nfs/monitor.h"
+#include "drivers/nfs/mounts.h"
 #include "drivers/nfs/scrub_main.h"
 
 #include "lib/base/flag.h"
@@ -271,9 +272,14 @@ static int run(const struct options *options, const char *self, struct stop *sto
         result = observe(options, metrics, &http, err);
     if (result == 0 && *driver.options.node_id != '\0')
         result = monitor_start(&driver, err);
+    pthread_t mender = 0;
+    if (result == 0 && driver.monitor != NULL)
+        mender = mend_start(&driver);
     if (result == 0)
         result = serve(options, &driver, err);
     stop_request(stop);
+    if (mender != 0)
+        thread_join(mender);
     monitor_stop(&driver);
     observe_http_free(http);
     metrics_free(metrics);

@@ -71,10 +71,20 @@ static char *file_name(const char *handle)
     return mem_printf("%.40s.json", hash);
 }
 
-char *monitor_config_path(const struct nfs_driver *driver, const char *handle)
+static char *path_of(const struct nfs_driver *driver, const char *handle, const char *suffix)
 {
     auto_free char *hash = str_sha256_hex(handle, strlen(handle));
-    return mem_printf("%s/%.40s.mount", driver->monitor->path, hash);
+    return mem_printf("%s/%.40s.%s", driver->monitor->path, hash, suffix);
+}
+
+char *monitor_config_path(const struct nfs_driver *driver, const char *handle)
+{
+    return path_of(driver, handle, "mount");
+}
+
+char *monitor_aside_path(const struct nfs_driver *driver, const char *handle)
+{
+    return path_of(driver, handle, "aside");
 }
 
 static int save(struct monitor *monitor, const struct staged *staged, struct err *err)
@@ -271,6 +281,14 @@ void monitor_stop(struct nfs_driver *driver)
     pthread_mutex_destroy(&monitor->mutex);
     free(monitor);
     driver->monitor = NULL;
+}
+
+void monitor_handles(struct monitor *monitor, struct strv *handles)
+{
+    pthread_mutex_lock(&monitor->mutex);
+    for (struct map_iter it = {0}; map_next(monitor->entries, &it);)
+        strv_add(handles, it.key);
+    pthread_mutex_unlock(&monitor->mutex);
 }
 
 int monitor_find(struct monitor *monitor, const char *handle, struct staged *staged)

@@ -27,6 +27,10 @@ int monitor_start(struct nfs_driver *driver, struct err *err); /* fills driver->
 void monitor_stop(struct nfs_driver *driver);
 /* The file of the FUSE process of a volume; the caller's. */
 char *monitor_config_path(const struct nfs_driver *driver, const char *handle);
+/* A directory where its mount can be made before it takes its place; the caller's. */
+char *monitor_aside_path(const struct nfs_driver *driver, const char *handle);
+/* Adds the ids of all volumes mounted here. */
+void monitor_handles(struct monitor *monitor, struct strv *handles);
 /* 1 = found and copied, 0 = not mounted here. */
 int monitor_find(struct monitor *monitor, const char *handle, struct staged *staged);
 /* Durable before it returns. */

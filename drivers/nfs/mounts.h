@@ -5,6 +5,8 @@
 
 #include "drivers/nfs/driver.h"
 
+#include <pthread.h>
+
 struct nfs_mount { /* borrowed strings */
     struct share_location where;
     const char *sub_dir; /* "" = the whole share */
@@ -26,5 +28,12 @@ int fuse_write_config(const struct nfs_driver *driver, const struct nfs_mount *m
 /* Writes the configuration, starts the process and waits until the file system is mounted on target. */
 int fuse_mount_volume(const struct nfs_driver *driver, const struct nfs_mount *mount, const char *target,
                       int64_t deadline, struct err *err);
+
+struct staged;
+/* Mounts a volume that this node knows on `target`, an existing directory. */
+int nfs_mount_staged(struct nfs_driver *driver, struct staged *staged, const char *target, struct err *err);
+/* Replaces the mounts whose FUSE process ended with an earlier driver, in a thread that ends when all are, or with the
+ * driver; the caller joins it. */
+pthread_t mend_start(struct nfs_driver *driver);
 
 #endif

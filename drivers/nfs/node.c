@@ -20,7 +20,7 @@
 
 static int64_t mount_deadline(const struct nfs_driver *driver, struct csi_call *call)
 {
-    int64_t left = csi_call_remaining(call);
+    int64_t left = call != NULL ? csi_call_remaining(call) : CLOCK_NEVER;
     return clock_mono(driver->clock) + (left < LONGEST_MOUNT ? left - CLOCK_SECOND : LONGEST_MOUNT);
 }
 
@@ -169,6 +169,12 @@ static int do_mount(struct nfs_driver *driver, struct staged *staged, const char
     return fuse_mount_volume(driver, &mount, target, mount_deadline(driver, call), err);
 }
 
+int nfs_mount_staged(struct nfs_driver *driver, struct staged *staged, const char *target, struct err *err)
+{
+    const struct parameters none = {0};
+    return ask_share(driver, staged, &none, NULL, err) < 0 ? -1 : do_mount(driver, staged, target, NULL, err);
+}
+
 static int mount_volume(struct nfs_driver *driver, struct staged *staged, const struct parameters *parameters,
                         struct csi_call *call, struct err *err)
 {
@@ -277,10 +283,11 @@ static int check_single(const char *volume_id, const char *staging, const char *
     if (mount_list_read(&list, err) < 0)
         return -1;
     const struct mount_entry *base = mount_list_find(&list, staging);
+    auto_free char *own = mount_path_resolve(target);
     for (size_t i = 0; base != NULL && i < list.len; i++) {
         const struct mount_entry *other = &list.items[i];
         if (other->major == base->major && other->minor == base->minor && str_eq(other->root, base->root) &&
-            !str_eq(other->mount_point, staging) && !str_eq(other->mount_point, target))
+            !str_eq(other->mount_point, base->mount_point) && !str_eq(other->mount_point, own))
             return csi_fail(err, CSI_FAILED_PRECONDITION,
                             "volume %s is already published at %s and allows one target only", volume_id,
                             other->mount_point);

@@ -32,6 +32,23 @@ def fuse_processes(home):
     return found
 
 
+def readable(path):
+    try:
+        os.listdir(path)
+    except OSError:
+        return False
+    return True
+
+
+def refused(path):
+    """The error number of making a file there."""
+    try:
+        write(path)
+    except OSError as error:
+        return error.errno
+    return 0
+
+
 class Node(Driver):
     def __init__(self, context, *flags):
         super().__init__(context.build, "--mounter=fuse", *flags)
@@ -298,22 +315,14 @@ def test_publish_rules(context):
             nfs.publish(volume, readonly=True)
         read_only = nfs.publish(volume, "ro", readonly=True)
         write(target + "/x")
-        try:
-            write(read_only + "/y")
-            raise AssertionError("written through a read-only target")
-        except OSError as error:
-            equal(error.errno, errno.EROFS)
+        equal(refused(read_only + "/y"), errno.EROFS)
         equal(names(read_only), ["x"])
         single = {"mount": {}, "access_mode": {"mode": "SINGLE_NODE_SINGLE_WRITER"}}
         with fails("FAILED_PRECONDITION", "one target"):
             nfs.publish(volume, "third", capability=single)
         reader = {"mount": {}, "access_mode": {"mode": "MULTI_NODE_READER_ONLY"}}
         rox = nfs.publish(volume, "rox", capability=reader)
-        try:
-            write(rox + "/y")
-            raise AssertionError("written in mode ReadOnlyMany")
-        except OSError as error:
-            equal(error.errno, errno.EROFS)
+        equal(refused(rox + "/y"), errno.EROFS)
         for name in ("target", "ro", "rox"):
             nfs.unpublish(volume, name)
             nfs.unpublish(volume, name)
@@ -357,6 +366,26 @@ def test_ephemeral_and_static_volumes(context):
         nfs.unstage(volume)
 
 
+def test_kubelet_directory_is_a_link(context):
+    """mountinfo shows where it leads, and the calls name the link."""
+    with node(context) as nfs:
+        volume = nfs.create("pvc-l", context.parameters())
+        os.mkdir(nfs.path("real"))
+        os.symlink("real", nfs.path("link"))
+        single = {"mount": {}, "access_mode": {"mode": "SINGLE_NODE_SINGLE_WRITER"}}
+        before = len(mounts())
+        for _ in range(2):
+            nfs.stage(volume, "link/staging", capability=single)
+            nfs.publish(volume, "link/target", "link/staging", capability=single)
+        equal(len(mounts()), before + 2)
+        with fails("FAILED_PRECONDITION", "one target"):
+            nfs.publish(volume, "link/second", "link/staging", capability=single)
+        nfs.unpublish(volume, "link/target")
+        nfs.unstage(volume, "link/staging")
+        equal(len(mounts()), before)
+        nfs.delete(volume["volume_id"])
+
+
 def test_driver_restart(context):
     """A restarted driver knows what is mounted, and pods notice nothing."""
     with mounted(context, size=4 << 20) as (nfs, volume, target):
@@ -369,6 +398,28 @@ def test_driver_restart(context):
         nfs.stage(volume)
         with open(context.path() + "/pvc-n/open", "rb") as data:
             equal(data.read(), b"before after")
+
+
+def test_dead_mounts_are_replaced_at_start(context):
+    """A driver whose pod was killed lost its FUSE processes, and kubelet does not ask again for what it has published."""
+    with mounted(context) as (nfs, volume, target):
+        write(target + "/x")
+        second = nfs.publish(volume, "second", readonly=True)
+        before = sorted(mounts())
+        nfs.kill()
+        for pid in fuse_processes(nfs.home):
+            os.kill(pid, signal.SIGKILL)
+        wait_for("the mount to break", lambda: not fuse_processes(nfs.home))
+        nfs.start()
+        wait_for("the mounts to be there again", lambda: readable(target) and readable(second))
+        equal(names(target), ["x"])
+        write(target + "/y")
+        equal(refused(second + "/z"), errno.EROFS)
+        wait_for("the mount made aside to be gone", lambda: sorted(mounts()) == before)
+        nfs.stage(volume)
+        nfs.publish(volume)
+        equal(sorted(mounts()), before)
+        nfs.unpublish(volume, "second")
 
 
 def test_dead_fuse_process_is_mended(context):
