@@ -15,7 +15,7 @@ RULES = {
     "event budget": "a client sends 25 events about one object and then one in five minutes; the other side had used that up",
     "killed": "events that were not sent yet die with a process that is killed in the middle; the other side sent it at that time",
     "undetermined": "upstream gives several results for this sequence (map order, timing), berth's is one of them",
-    "between": "operations followed each other at once, and volumes and claims come in two watches; upstream gives the same result with a pause between them or in another order",
+    "between": "operations followed each other, or the end of the binder followed them at once, and volumes and claims come in two watches; upstream gives the same result with a pause between them, in another order, or when it hears of all at once",
     "undetermined, counted": "upstream gives several results for this sequence; in berth's as many volumes and claims are in each phase as in one of them, and nothing is bound wrongly",
     "no recycler": "a volume that no plugin can recycle is Failed and says so; berth does not try again and so does not repeat that pods use it",
     "restless": "upstream itself does not come to rest with this sequence",

@@ -38,7 +38,8 @@ class Job:
     def __init__(self, seq, kind, classless):
         self.seq, self.kind, self.classless = seq, kind, classless
         self.up = self.berth = None
-        self.paused = self.recycles = False
+        self.paused = self.late = self.recycles = False     # paused: anything but plain; late: see copies
+        self.held = ()                                      # steps that the binders hear of at once
 
 
 def make_job(seed, number):
@@ -90,7 +91,7 @@ class Oracle:
             self.both(lambda s: s.settle())
 
     def run_batch(self, jobs):
-        """all of one kind, at most one without classes"""
+        """all of one kind, late and held alike, at most one without classes"""
         schedule = sequence.schedules(jobs[0].seq["seed"])[jobs[0].kind]
         tags = {}
         for job in jobs:
@@ -117,7 +118,13 @@ class Oracle:
             for part in range(max(len(sequence.parts(job.seq["steps"][step])) for job in jobs)):
                 if part and self.sides[0].binder.p is not None:
                     self.settle()
+                self.both(lambda s, n=step: s.binder.hold(n in jobs[0].held))
                 self.both(lambda s, n=step, m=part: apply(s, n, m))
+                self.both(lambda s: s.binder.hold(False))
+            if after and jobs[0].late and self.sides[0].binder.p is not None:
+                self.settle()       # what was done is done before the end of the binders, and told
+                self.both(lambda s: s.flush())
+                begun = time.time()
             self.both(lambda s, what=after: self.control(s, what))
             if self.sides[0].binder.p is not None:
                 self.settle()
@@ -155,7 +162,7 @@ class Oracle:
         """batches of one kind each"""
         by_kind, out = collections.defaultdict(list), []
         for job in jobs:
-            by_kind[job.seq["seed"], job.kind].append(job)
+            by_kind[job.seq["seed"], job.kind, job.late, job.held].append(job)
         for group in by_kind.values():
             batches = []
             for job in group:
@@ -170,18 +177,23 @@ class Oracle:
 
     @staticmethod
     def copies(job, n, paused=False):
-        """paused: half of them get pauses between the operations of a step, or another order of them"""
+        """paused: half of them get pauses between the operations of a step, or another order of them; most of those one before
+        the binders end in the middle, too: how much of a step is done by then is chance. With most others the binders are stopped
+        during some steps, the first time all of them: they hear of a step's operations at once, as if they had been busy."""
         out = []
         for k in range(n):
             seq = job.seq if not (paused and k % 2) else sequence.variant(job.seq, k // 2)
             out.append(Job(seq, job.kind, job.classless))
             out[-1].paused, out[-1].recycles = seq is not job.seq, job.recycles
+            out[-1].late = out[-1].paused and k > 4 and job.kind == sequence.KILLED
+            if paused and k % 2 == 0 and k >= 4:
+                out[-1].held, out[-1].paused = sequence.held(k - 4), True
         return out
 
     def arbitrate(self, suspects):
         """Runs the sequences that differed several times more: differences that upstream has with itself are none. Then with
-        pauses between the operations of a step, or another order of those on different objects: what upstream does then is
-        right, too."""
+        pauses between the operations of a step, or another order of those on different objects, or none heard of before all
+        are done: what upstream does then is right, too."""
         for job in suspects:
             job.recycles = any("Recycl" in e["event"][2] for r in (job.up, job.berth) for e in r["events"].values())
         tried = {id(j): [j] for j in suspects}

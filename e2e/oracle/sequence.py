@@ -300,11 +300,20 @@ def target(op):
     return (o["kind"], o["metadata"]["name"]) if "object" in op else (o["kind"], o["name"])
 
 
+def in_order(before, op):
+    """whether the one has to come before the other: both are about the same object, or one names a claim by its uid, which the
+    other gives it. A {uid:c1} would be another one after the claim is made."""
+    for a, b in ((before, op), (op, before)):
+        if a["do"] == "create" and a["object"]["kind"] == "PersistentVolumeClaim" and "{uid:%s}" % a["object"]["metadata"]["name"] in str(b):
+            return True
+    return target(before) == target(op)
+
+
 def other_order(r, step):
-    """at random, but the operations on one object stay in their order"""
+    """at random, but the operations on one object stay in their order, and all are about the same objects as before"""
     left, out = list(step), []
     while left:
-        heads = [op for n, op in enumerate(left) if not any(target(op) == target(before) for before in left[:n])]
+        heads = [op for n, op in enumerate(left) if not any(in_order(before, op) for before in left[:n])]
         out.append(r.choice(heads))
         left.remove(out[-1])
     return out
@@ -327,6 +336,12 @@ def variant(seq, n):
             out.append(op)
         steps.append(out)
     return dict(seq, steps=steps)
+
+
+def held(n):
+    """steps: all of them, or some at random"""
+    r = random.Random(n)
+    return tuple(s for s in range(STEPS + 1) if n == 0 or r.random() < 0.5)
 
 
 def in_flight(seq):
@@ -369,6 +384,9 @@ def substitute(value, find):
 
 
 # ---- what happens to the controllers while a batch runs: step → (before it, after its operations)
+
+KILLED = 3                  # of the kinds below
+
 
 def schedules(seed):
     """four kinds, of which batches take turns: left alone; restarted while nothing moves; away for three steps; killed in the middle"""
