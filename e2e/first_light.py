@@ -18,7 +18,7 @@ from harness import CLUSTER, expect, figure, stack, wait_for
 FINALIZER = "external-provisioner.volume.kubernetes.io/finalizer"
 # MiB of (VmRSS, RssAnon) with 100 claims, libraries included. The aim for RssAnon is 3, 4 and 2; over TLS the first two
 # still take some 0.2 and 0.7 more.
-MEMORY_LIMITS = {"controller": (14, 3.5), "provisioner": (22.5, 5.5), "driver": (14, 2)}
+MEMORY_LIMITS = {"controller": (14, 3.3), "provisioner": (22.3, 5), "driver": (14, 2)}
 
 
 def nothing_left(s, timeout=60):
