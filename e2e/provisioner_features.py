@@ -142,6 +142,62 @@ def bad_answers():
         expect(len(s.driver.calls("DeleteVolume")) == 2, "what was too small is deleted")
 
 
+def answers_that_stay_bad():
+    """A volume that is never as large as asked for: once it is deleted, nothing is left to ask about."""
+    with lab() as s:
+        s.create_class()
+        uid = uid_of(s.create_claim("c", annotate=False))
+        s.driver.script("CreateVolume", {"match": uid, "size": 5, "times": -1, "delay_ms": 300})
+        s.annotate("c")
+        wait_for("the call", lambda: s.driver.calls("CreateVolume", uid))
+        s.api.delete("pvc", "c")
+        s.wait_nothing_left(uid)
+        wait_for("the matter to end", lambda: s.metric("berth_claims_pending") == 0)
+        calls = len(s.driver.calls("CreateVolume", uid))
+        settle(0.8)
+        expect(len(s.driver.calls("CreateVolume", uid)) == calls, "asked again")
+
+
+def volumes_of_others_stay():
+    """Answers and objects that name a volume which is somebody else's."""
+    with lab() as s:
+        s.create_class()
+        uid = uid_of(s.create_claim("a", annotate=False))
+        s.driver.script("CreateVolume", {"match": uid, "id": "vol-a"})
+        s.annotate("a")
+        s.wait_bound("a")
+        uid = uid_of(s.create_claim("b", annotate=False))
+        s.driver.script("CreateVolume", {"match": uid, "id": "vol-a", "size": 5, "times": 2})
+        s.annotate("b")
+        wait_for("the event", lambda: any("less than requested" in e["message"]
+                                          for e in s.events("b", "ProvisioningFailed")))
+        settle()
+        expect(not s.driver.calls("DeleteVolume"), "deleted a volume that claim a uses")
+        s.api.create("pv", {"metadata": {"name": "foreign", "annotations": {
+            "pv.kubernetes.io/provisioned-by": DRIVER}}, "spec": {
+                "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+                "persistentVolumeReclaimPolicy": "Delete", "csi": {"driver": "other.driver", "volumeHandle": "vol-a"},
+                "claimRef": {"namespace": "default", "name": "gone", "uid": "gone"}}})
+        wait_for("the refusal", lambda: any("other.driver" in e["message"]
+                                            for e in s.events("foreign", "VolumeFailedDelete")))
+        expect(not s.driver.calls("DeleteVolume"), "deleted by the handle of another driver")
+
+
+def volumes_that_are_refused():
+    """The server never takes the object: the user is told, and when the claim goes the volume goes too."""
+    with lab() as s:
+        s.create_class(reclaimPolicy="Retain")
+        s.fault(action="status", verb="create", resource="persistentvolumes", code=413, times=0)
+        uid = uid_of(s.create_claim("c", annotate=False))
+        s.driver.script("CreateVolume", {"match": uid, "context_bytes": 5 << 20})  # more than Go programs receive
+        s.annotate("c")
+        wait_for("the event", lambda: any("413" in e["message"] for e in s.events("c", "ProvisioningFailed")))
+        settle()
+        expect(len(s.driver.volumes(uid)) == 1 and not s.driver.calls("DeleteVolume"), "deleted while it is wanted")
+        s.api.delete("pvc", "c")
+        s.wait_nothing_left(uid)
+
+
 def slow_driver():
     """Calls that time out are repeated until the answer is known, also when the claim goes."""
     with lab(args=["--timeout=300ms"]) as s:
@@ -549,7 +605,8 @@ def requests_of_one_volume():
 
 TESTS = [(f.__name__.replace("_", " "), lambda sort, f=f: f()) for f in (
     claim_and_volume, secrets, attached_volumes_stay, name_taken, same_volume_saved_by_another,
-    volumes_that_cannot_be_written, bad_answers, slow_driver, infeasible_claims_wait, final_codes_by_flag,
+    volumes_that_cannot_be_written, volumes_that_are_refused, volumes_of_others_stay, bad_answers,
+    answers_that_stay_bad, slow_driver, infeasible_claims_wait, final_codes_by_flag,
     passed_metadata, clones, snapshots, populators, recycle, attributes_class, migrated_plugin,
     capacity, node_deployment, two_leaders,
     lease_taken_away, driver_comes_back, exit_on_driver_loss, exit_statuses, refused_records, requests_of_one_volume)]

@@ -107,8 +107,8 @@ static int finish(struct work *work, const struct attempt *attempt, const struct
         capacity_volume_changed(provisioner->capacity, attempt->class_name);
     bool background = work->pending.kind == PENDING_BACKGROUND;
     struct result_step step = result_next(attempt->state, true, background, attempt->node_selected);
-    if (attempt->claim_is_gone)
-        return background || attempt->state == PROVISION_NO_CHANGE ? -1 : 0; /* a final word ends the matter */
+    if (attempt->claim_is_gone) /* a final word to every call ends the matter */
+        return work->pending.kind != PENDING_NONE ? -1 : 0;
     if (!step.clear_selected_node)
         return step.retry ? -1 : 0;
     auto_err struct err cannot = {0};
@@ -187,10 +187,6 @@ static int without_request(struct work *work, enum existence exists)
     }
     if (work->pending.kind == PENDING_BACKGROUND || (work->pending.kind == PENDING_DOUBTFUL && work->claim == NULL))
         return repeat(work);
-    if (work->claim == NULL) {
-        pending_forget_errors(work->provisioner->pending, work->uid);
-        pending_forget_delay(work->provisioner->pending, work->uid);
-    }
     return 0;
 }
 
@@ -262,6 +258,10 @@ int claims_work(void *arg, const char *uid)
     kube_object_unref(work.class_ != NULL ? &work.class_->object : NULL);
     if (work.pending.record == NULL)
         work.pending.kind = PENDING_NONE;
+    if (work.claim == NULL && work.pending.kind == PENDING_NONE) {
+        pending_forget_errors(provisioner->pending, uid);
+        pending_forget_delay(provisioner->pending, uid);
+    }
     pending_put(provisioner->pending, uid, &work.pending);
     provisioner_worked(provisioner);
     return result;

@@ -44,6 +44,12 @@ static const char *handle_of(struct provisioner *provisioner, const struct kube_
                              struct err *err)
 {
     if (volume->source == KUBE_SOURCE_CSI) {
+        if (!str_eq(volume->csi.driver, provisioner->config.driver_name)) {
+            err_set(err, ERR_INVALID,
+                    "volume %s is one of the driver %s, whatever its annotations say; it is not deleted",
+                    volume->object.meta.name, volume->csi.driver);
+            return NULL;
+        }
         if (!str_empty(volume->csi.handle))
             return volume->csi.handle;
         err_set(err, ERR_INVALID, "volume %s has no handle", volume->object.meta.name);

@@ -26,7 +26,9 @@ enum save_result {
 enum save_result save_volume(struct provisioner *provisioner, const struct provision_request *request, json_t *volume,
                              const char *record, struct err *err);
 
-/* DeleteVolume for a volume that must not stay: up to five tries within one deadline; failure is logged. */
+/* DeleteVolume for a volume that must not stay: up to five tries within one deadline; failure is logged. -1 also
+ * without an id, and for one that a volume object is about: then it is somebody else's, and the driver made a mistake.
+ */
 int cleanup_volume(struct provisioner *provisioner, const struct provision_request *request, const char *volume_id);
 
 #endif

@@ -112,6 +112,11 @@ static json_t *build_claim_ref(const struct kube_claim *claim)
                      "resourceVersion", version);
 }
 
+static const char *reclaim_policy(const struct provision_request *request)
+{
+    return request->unwanted || str_empty(request->class_->reclaim_policy) ? "Delete" : request->class_->reclaim_policy;
+}
+
 int volume_build(const struct provision_config *config, const struct provision_request *request,
                  const Csi__V1__CreateVolumeResponse *response, json_t **json, enum volume_verdict *verdict,
                  struct err *err)
@@ -123,11 +128,11 @@ int volume_build(const struct provision_config *config, const struct provision_r
     int64_t size = 0;
     if (check_response(request, volume, &size, verdict, err) < 0)
         return -1;
-    json_t *spec = json_pack(
-        "{s:{s:s}, s:o, s:s, s:s, s:o, s:o}", "capacity", "storage", kube_quantity_format_bytes(size, size_text),
-        "accessModes", strings_to_json(&claim->access_modes), "persistentVolumeReclaimPolicy",
-        str_empty(class_->reclaim_policy) ? "Delete" : class_->reclaim_policy, "storageClassName",
-        class_->object.meta.name, "claimRef", build_claim_ref(claim), "csi", build_source(config, request, volume));
+    json_t *spec = json_pack("{s:{s:s}, s:o, s:s, s:s, s:o, s:o}", "capacity", "storage",
+                             kube_quantity_format_bytes(size, size_text), "accessModes",
+                             strings_to_json(&claim->access_modes), "persistentVolumeReclaimPolicy",
+                             reclaim_policy(request), "storageClassName", class_->object.meta.name, "claimRef",
+                             build_claim_ref(claim), "csi", build_source(config, request, volume));
     if (class_->mount_options.len > 0)
         json_object_set_new(spec, "mountOptions", strings_to_json(&class_->mount_options));
     set_text(spec, "volumeMode", claim->volume_mode);
