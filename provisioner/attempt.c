@@ -65,10 +65,10 @@ static void failed(struct provisioner *provisioner, const struct provision_reque
 }
 
 static void save(struct provisioner *provisioner, const struct provision_request *request, json_t *volume,
-                 struct pending_claim *pending, struct attempt *attempt, struct err *err)
+                 const char *handle, struct pending_claim *pending, struct attempt *attempt, struct err *err)
 {
     attempt->state = PROVISION_FINISHED;
-    enum save_result result = save_volume(provisioner, request, volume, pending->record, err);
+    enum save_result result = save_volume(provisioner, request, volume, handle, pending->record, err);
     if (result == SAVE_REJECTED)
         intent_done(provisioner, request->claim->object.meta.uid);
     else
@@ -99,7 +99,7 @@ static int call(struct provisioner *provisioner, struct provision_request *reque
         }
         return -1;
     }
-    save(provisioner, request, volume, pending, attempt, err);
+    save(provisioner, request, volume, reply->volume->volume_id, pending, attempt, err);
     return err->code == ERR_NONE ? 0 : -1;
 }
 

@@ -2,10 +2,12 @@
 #include "provisioner/volume.h"
 
 #include "lib/base/mem.h"
+#include "provisioner/migrate.h"
 #include "provisioner/topology.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define IDENTITY_KEY "storage.kubernetes.io/csiProvisionerIdentity"
 
@@ -148,15 +150,35 @@ int volume_build(const struct provision_config *config, const struct provision_r
         *verdict = VOLUME_REJECTED;
         return err_set(err, ERR_INTERNAL, "the volume object cannot be written as JSON");
     }
-    return 0;
+    if (config->migrated_plugin == NULL || !str_eq(class_->provisioner, config->migrated_plugin) ||
+        migrate_volume(config->driver_name, *json, err) == 0)
+        return 0;
+    json_decref(mem_take(*json));
+    *verdict = VOLUME_REJECTED;
+    return -1;
 }
 
-bool volume_is_same(const struct kube_volume *existing, const json_t *wanted)
+static const char *claim_uid(const json_t *volume)
 {
-    const char *driver = NULL, *handle = NULL, *uid = NULL;
-    if (json_unpack((json_t *)wanted, "{s:{s:{s:s, s:s}, s:{s:s}}}", "spec", "csi", "driver", &driver, "volumeHandle",
-                    &handle, "claimRef", "uid", &uid) != 0)
-        return false;
-    return existing->source == KUBE_SOURCE_CSI && str_eq(existing->csi.driver, driver) &&
-           str_eq(existing->csi.handle, handle) && existing->claim_ref != NULL && str_eq(existing->claim_ref->uid, uid);
+    const json_t *claim = json_object_get(json_object_get(volume, "spec"), "claimRef");
+    return json_string_value(json_object_get(claim, "uid"));
+}
+
+static bool is_about(const json_t *existing, const json_t *wanted, const char *driver, const char *handle)
+{
+    const json_t *csi = json_object_get(json_object_get(existing, "spec"), "csi");
+    if (csi != NULL)
+        return str_eq(json_string_value(json_object_get(csi, "driver")), driver) &&
+               str_eq(json_string_value(json_object_get(csi, "volumeHandle")), handle);
+    auto_free char *theirs = migrate_handle(existing, NULL), *ours = migrate_handle(wanted, NULL);
+    return theirs != NULL && (str_eq(theirs, ours) || str_eq(theirs, handle));
+}
+
+enum volume_likeness volume_compare(const json_t *existing, const json_t *wanted, const char *driver,
+                                    const char *handle)
+{
+    if (!is_about(existing, wanted, driver, handle))
+        return VOLUME_OTHER;
+    const char *uid = claim_uid(existing);
+    return uid != NULL && str_eq(uid, claim_uid(wanted)) ? VOLUME_SAME : VOLUME_OTHER_CLAIM;
 }

@@ -205,14 +205,16 @@ static void test_same_volume(void **state)
     (void)state;
     static const struct {
         const char *spec;
-        bool same;
+        enum volume_likeness likeness;
     } table[] = {
-        {"'csi': {'driver': 'd', 'volumeHandle': 'v'}, 'claimRef': {'uid': 'u-1'}", true},
-        {"'csi': {'driver': 'd', 'volumeHandle': 'w'}, 'claimRef': {'uid': 'u-1'}", false},
-        {"'csi': {'driver': 'e', 'volumeHandle': 'v'}, 'claimRef': {'uid': 'u-1'}", false},
-        {"'csi': {'driver': 'd', 'volumeHandle': 'v'}, 'claimRef': {'uid': 'u-2'}", false},
-        {"'csi': {'driver': 'd', 'volumeHandle': 'v'}", false},
-        {"'hostPath': {'path': '/v'}, 'claimRef': {'uid': 'u-1'}", false},
+        {"'csi': {'driver': 'd', 'volumeHandle': 'v'}, 'claimRef': {'uid': 'u-1'}", VOLUME_SAME},
+        {"'csi': {'driver': 'd', 'volumeHandle': 'w'}, 'claimRef': {'uid': 'u-1'}", VOLUME_OTHER},
+        {"'csi': {'driver': 'e', 'volumeHandle': 'v'}, 'claimRef': {'uid': 'u-1'}", VOLUME_OTHER},
+        {"'csi': {'driver': 'd', 'volumeHandle': 'v'}, 'claimRef': {'uid': 'u-2'}", VOLUME_OTHER_CLAIM},
+        {"'csi': {'driver': 'd', 'volumeHandle': 'v'}", VOLUME_OTHER_CLAIM},
+        {"'hostPath': {'path': '/v'}, 'claimRef': {'uid': 'u-1'}", VOLUME_OTHER},
+        {"'cinder': {'volumeID': 'v'}, 'claimRef': {'uid': 'u-1'}", VOLUME_SAME},
+        {"'cinder': {'volumeID': 'w'}, 'claimRef': {'uid': 'u-1'}", VOLUME_OTHER},
     };
     auto_fixture struct fixture fixture;
     struct provision_request request;
@@ -223,9 +225,10 @@ static void test_same_volume(void **state)
     const struct answer answer = {.id = "v"};
     assert_int_equal(build(&fixture, &request, &answer, &json, &verdict, NULL), 0);
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-        const struct kube_volume *existing =
-            fixture_add(&fixture, &kube_kind_volume, "{'metadata': {'name': 'pvc-u-1'}, 'spec': {%s}}", table[i].spec);
-        assert_int_equal(volume_is_same(existing, json), table[i].same);
+        auto_free char *text = mem_printf("{'metadata': {'name': 'pvc-u-1'}, 'spec': {%s}}", table[i].spec);
+        json_t *existing = fixture_json(text);
+        assert_int_equal(volume_compare(existing, json, "d", "v"), table[i].likeness);
+        json_decref(existing);
     }
     json_decref(json);
     provision_request_clear(&request);
