@@ -383,7 +383,13 @@ def migrated_plugin():
         expect(volume["spec"]["awsElasticBlockStore"] == {"volumeID": handle, "fsType": "xfs"}, volume["spec"])
         expect("csi" not in volume["spec"] and not s.driver.calls("DeleteVolume"), "not in the plugin's form")
         expect(s.metric(f'csi_sidecar_operations_seconds_count{{driver_name="{driver}",method_name='
-                        '"/csi.v1.Controller/CreateVolume",grpc_status_code="OK",migrated="') == 1, "label migrated")
+                        '"/csi.v1.Controller/CreateVolume",grpc_status_code="OK",migrated="true"') == 1, "migrated")
+        s.create_class("both", provisioner=plugin, parameters={"zone": "a"}, allowedTopologies=[
+            {"matchLabelExpressions": [{"key": "zone", "values": ["b"]}]}])
+        s.create_claim("d", cls="both", annotate=False, annotations={
+            "volume.kubernetes.io/storage-provisioner": plugin, "pv.kubernetes.io/migrated-to": driver})
+        wait_for("the event", lambda: any("failed to translate storage class" in e["message"]
+                                          for e in s.events("d", "ProvisioningFailed")))
         s.api.delete("pvc", "c")
         s.wait_nothing_left(uid)
         s.api.create("pv", {"metadata": {"name": "old", "annotations": {

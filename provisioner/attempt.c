@@ -4,6 +4,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "provisioner/intent.h"
+#include "provisioner/migrate.h"
 #include "provisioner/protect.h"
 #include "provisioner/record.h"
 #include "provisioner/result.h"
@@ -82,6 +83,7 @@ static int call(struct provisioner *provisioner, struct provision_request *reque
 {
     auto_csi_message Csi__V1__CreateVolumeResponse *reply = NULL;
     struct csi_call_options options = provisioner_call_options(provisioner);
+    options.tag = migrate_is_needed(&provisioner->config, request->class_) ? TELEMETRY_MIGRATED : 0;
     enum volume_verdict verdict = VOLUME_ACCEPTED;
     json_t *volume = NULL;
     attempt->called = true;

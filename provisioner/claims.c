@@ -195,6 +195,7 @@ static int translate_class(struct work *work, struct err *err)
 {
     struct kube_class *translated = migrate_class(&work->provisioner->config, work->class_, err);
     if (translated == NULL) {
+        err_wrap(err, "failed to translate storage class");
         log_error("Cannot translate an in-tree class", kv_str("class", work->class_->object.meta.name), kv_err(err));
         return -1;
     }
@@ -224,8 +225,13 @@ static int work_on_claim(struct work *work, enum existence exists)
     case CLAIM_PROVISION:
         break;
     }
-    if (translate_class(work, &err) < 0)
+    if (translate_class(work, &err) < 0) {
+        if (work->pending.kind == PENDING_BACKGROUND)
+            return repeat(work);
+        count(work, work->claim, false);
+        tell_user(work, &work->claim->object, false, &err);
         return -1;
+    }
     if (pending_is_delayed(provisioner->pending, work->uid, work->class_->object.meta.uid)) {
         count(work, work->claim, false);
         log_v(3, "The claim's retry is delayed", kv_str("claim", work->claim->object.meta.name));

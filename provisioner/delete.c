@@ -69,6 +69,7 @@ static int call_driver(struct provisioner *provisioner, const struct kube_volume
     auto_csi_message Csi__V1__DeleteVolumeResponse *reply = NULL;
     auto_unref struct kube_secret *secret = deletion_fetch_secret(provisioner, volume);
     struct csi_call_options options = provisioner_call_options(provisioner);
+    options.tag = volume->source != KUBE_SOURCE_CSI ? TELEMETRY_MIGRATED : 0;
     Csi__V1__DeleteVolumeRequest request = CSI__V1__DELETE_VOLUME_REQUEST__INIT;
     const char *handle = handle_of(provisioner, volume, &arena, err);
     if (handle == NULL)

@@ -47,10 +47,10 @@ static void on_connection(void *arg, enum csi_connection state)
     log_warn("Lost the connection to the CSI driver, waiting for it to come back");
 }
 
-static void on_finished(void *arg, const struct csi_method *method, int code, double seconds)
+static void on_finished(void *arg, const struct csi_method *method, unsigned tag, int code, double seconds)
 {
     struct driver_watch *watch = arg;
-    telemetry_rpc_finished(&watch->provisioner->telemetry, method, code, seconds);
+    telemetry_rpc_finished(&watch->provisioner->telemetry, method, tag == TELEMETRY_MIGRATED, code, seconds);
 }
 
 int driver_connect(struct provisioner *provisioner, struct driver_watch *watch, struct err *err)

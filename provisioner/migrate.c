@@ -151,10 +151,15 @@ static json_t *translate_topologies(const struct kube_class *class_, const char 
     return terms;
 }
 
+bool migrate_is_needed(const struct provision_config *config, const struct kube_class *class_)
+{
+    return config->migrated_plugin != NULL && str_eq(class_->provisioner, config->migrated_plugin);
+}
+
 struct kube_class *migrate_class(const struct provision_config *config, const struct kube_class *class_,
                                  struct err *err)
 {
-    if (config->migrated_plugin == NULL || !str_eq(class_->provisioner, config->migrated_plugin))
+    if (!migrate_is_needed(config, class_))
         return (struct kube_class *)kube_object_ref((struct kube_object *)&class_->object);
     const struct dialect *dialect = dialect_of(config->driver_name);
     auto_json json_t *zones = json_array();

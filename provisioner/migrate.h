@@ -11,6 +11,8 @@
 
 #include <jansson.h>
 
+/* Whether the class names the in-tree plugin. */
+bool migrate_is_needed(const struct provision_config *config, const struct kube_class *class_);
 /* A reference: to the class itself unless it names the in-tree plugin; else to a translated one: `fstype` becomes the
  * CSI key, `zone` and `zones` (Cinder: `availability`) become allowedTopologies on the driver's zone key, as do the
  * zone labels of Kubernetes in allowedTopologies; vSphere's parameters get the names that its driver reads. NULL on

@@ -6,6 +6,7 @@
 #include "lib/base/mem.h"
 #include "provisioner/capacity_loop.h"
 #include "provisioner/intent.h"
+#include "provisioner/migrate.h"
 #include "provisioner/pending.h"
 #include "provisioner/record.h"
 #include "provisioner/volume.h"
@@ -57,6 +58,7 @@ int cleanup_volume(struct provisioner *provisioner, const struct provision_reque
     for (int tries = 0; tries < CLEANUP_TRIES; tries++) {
         struct csi_call_options options = provisioner_call_options(provisioner);
         options.timeout_ns = deadline - clock_mono(provisioner->clock);
+        options.tag = migrate_is_needed(&provisioner->config, request->class_) ? TELEMETRY_MIGRATED : 0;
         if (options.timeout_ns <= 0)
             break;
         auto_csi_message Csi__V1__DeleteVolumeResponse *reply = NULL;

@@ -150,8 +150,7 @@ int volume_build(const struct provision_config *config, const struct provision_r
         *verdict = VOLUME_REJECTED;
         return err_set(err, ERR_INTERNAL, "the volume object cannot be written as JSON");
     }
-    if (config->migrated_plugin == NULL || !str_eq(class_->provisioner, config->migrated_plugin) ||
-        migrate_volume(config->driver_name, *json, err) == 0)
+    if (!migrate_is_needed(config, class_) || migrate_volume(config->driver_name, *json, err) == 0)
         return 0;
     json_decref(mem_take(*json));
     *verdict = VOLUME_REJECTED;
