@@ -477,6 +477,23 @@ def node_deployment():
             second.process.kill()
 
 
+def claims_given_to_other_nodes():
+    """A node that had no room has nothing more to do with the claim: the next one may be making the volume."""
+    with lab(capabilities="VOLUME_ACCESSIBILITY_CONSTRAINTS", driver_args=["--topology=host=n1"],
+             args=["--node-deployment", "--strict-topology"], env={"NODE_NAME": "n1"}) as s:
+        s.create_class(volumeBindingMode="WaitForFirstConsumer")
+        uid = uid_of(s.create_claim("c", annotate=False, annotations={SELECTED: "n1"}))
+        s.driver.script("CreateVolume", {"match": uid, "code": 8})
+        s.annotate("c")
+        wait_for("the annotation to go", lambda: SELECTED not in s.api.get("pvc", "c")["metadata"]["annotations"])
+        s.annotate("c", **{SELECTED: "n2"})
+        settle()
+        s.api.delete("pvc", "c")
+        settle(0.6)
+        expect(len(s.driver.calls("CreateVolume", uid)) == 1, "asked again for a claim of another node")
+        expect(not s.intents(), "record left")
+
+
 def two_leaders():
     """One works, the other waits; after a SIGKILL the other goes on where the first one stopped."""
     args = ["--leader-election", "--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s",
@@ -619,5 +636,5 @@ TESTS = [(f.__name__.replace("_", " "), lambda sort, f=f: f()) for f in (
     volumes_that_cannot_be_written, volumes_that_are_refused, volumes_of_others_stay, bad_answers,
     answers_that_stay_bad, slow_driver, infeasible_claims_wait, final_codes_by_flag,
     passed_metadata, clones, snapshots, populators, recycle, attributes_class, migrated_plugin,
-    capacity, node_deployment, two_leaders,
+    capacity, node_deployment, claims_given_to_other_nodes, two_leaders,
     lease_taken_away, driver_comes_back, exit_on_driver_loss, exit_statuses, refused_records, requests_of_one_volume)]

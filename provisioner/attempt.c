@@ -35,7 +35,9 @@ static void final_word(struct provisioner *provisioner, const struct provision_r
 {
     bool recheck = provisioner->options->recheck_deleted_claims;
     auto_free char *earlier = recheck ? record_earlier(pending->record, false, request) : NULL;
-    bool ask_again = recheck && (!attempt->claim_is_gone || earlier != NULL);
+    /* a claim that goes to another node becomes a volume there, whose handle may be the same as one made here later */
+    bool given_away = provisioner->config.node_deployment && attempt->state == PROVISION_RESCHEDULE;
+    bool ask_again = recheck && ((!attempt->claim_is_gone && !given_away) || earlier != NULL);
     pending->kind = ask_again ? PENDING_DOUBTFUL : PENDING_NONE;
     if (!ask_again || (code_is_certain(code) && earlier == NULL))
         intent_done(provisioner, request->claim->object.meta.uid);
