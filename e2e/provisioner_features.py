@@ -142,6 +142,62 @@ def bad_answers():
         expect(len(s.driver.calls("DeleteVolume")) == 2, "what was too small is deleted")
 
 
+def answers_that_stay_bad():
+    """A volume that is never as large as asked for: once it is deleted, nothing is left to ask about."""
+    with lab() as s:
+        s.create_class()
+        uid = uid_of(s.create_claim("c", annotate=False))
+        s.driver.script("CreateVolume", {"match": uid, "size": 5, "times": -1, "delay_ms": 300})
+        s.annotate("c")
+        wait_for("the call", lambda: s.driver.calls("CreateVolume", uid))
+        s.api.delete("pvc", "c")
+        s.wait_nothing_left(uid)
+        wait_for("the matter to end", lambda: s.metric("berth_claims_pending") == 0)
+        calls = len(s.driver.calls("CreateVolume", uid))
+        settle(0.8)
+        expect(len(s.driver.calls("CreateVolume", uid)) == calls, "asked again")
+
+
+def volumes_of_others_stay():
+    """Answers and objects that name a volume which is somebody else's."""
+    with lab() as s:
+        s.create_class()
+        uid = uid_of(s.create_claim("a", annotate=False))
+        s.driver.script("CreateVolume", {"match": uid, "id": "vol-a"})
+        s.annotate("a")
+        s.wait_bound("a")
+        uid = uid_of(s.create_claim("b", annotate=False))
+        s.driver.script("CreateVolume", {"match": uid, "id": "vol-a", "size": 5, "times": 2})
+        s.annotate("b")
+        wait_for("the event", lambda: any("less than requested" in e["message"]
+                                          for e in s.events("b", "ProvisioningFailed")))
+        settle()
+        expect(not s.driver.calls("DeleteVolume"), "deleted a volume that claim a uses")
+        s.api.create("pv", {"metadata": {"name": "foreign", "annotations": {
+            "pv.kubernetes.io/provisioned-by": DRIVER}}, "spec": {
+                "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+                "persistentVolumeReclaimPolicy": "Delete", "csi": {"driver": "other.driver", "volumeHandle": "vol-a"},
+                "claimRef": {"namespace": "default", "name": "gone", "uid": "gone"}}})
+        wait_for("the refusal", lambda: any("other.driver" in e["message"]
+                                            for e in s.events("foreign", "VolumeFailedDelete")))
+        expect(not s.driver.calls("DeleteVolume"), "deleted by the handle of another driver")
+
+
+def volumes_that_are_refused():
+    """The server never takes the object: the user is told, and when the claim goes the volume goes too."""
+    with lab() as s:
+        s.create_class(reclaimPolicy="Retain")
+        s.fault(action="status", verb="create", resource="persistentvolumes", code=413, times=0)
+        uid = uid_of(s.create_claim("c", annotate=False))
+        s.driver.script("CreateVolume", {"match": uid, "context_bytes": 5 << 20})  # more than Go programs receive
+        s.annotate("c")
+        wait_for("the event", lambda: any("413" in e["message"] for e in s.events("c", "ProvisioningFailed")))
+        settle()
+        expect(len(s.driver.volumes(uid)) == 1 and not s.driver.calls("DeleteVolume"), "deleted while it is wanted")
+        s.api.delete("pvc", "c")
+        s.wait_nothing_left(uid)
+
+
 def slow_driver():
     """Calls that time out are repeated until the answer is known, also when the claim goes."""
     with lab(args=["--timeout=300ms"]) as s:
@@ -316,13 +372,24 @@ def migrated_plugin():
     with lab(name=driver) as s:
         s.create_class(provisioner=plugin, parameters={"fstype": "xfs", "type": "gp2"})
         uid = uid_of(s.create_claim("c", annotate=False, annotations={
-            "volume.kubernetes.io/storage-provisioner": plugin, "pv.kubernetes.io/migrated-to": driver}))
+            "pv.kubernetes.io/migrated-to": driver}))
+        # the reply to the first write is lost: the object in the plugin's form is known again
+        s.fault(action="drop", verb="create", resource="persistentvolumes", when="after", times=1)
+        s.annotate("c", **{"volume.kubernetes.io/storage-provisioner": plugin})
         volume = s.wait_bound("c")
         expect(volume["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"] == plugin, "provisioned-by")
         expect(s.driver.calls("CreateVolume")[0]["details"]["parameters"] == {"type": "gp2"}, "parameters")
-        expect(volume["spec"]["csi"]["fsType"] == "xfs", "fsType")
+        handle = s.driver.volumes(uid)[0]["id"]
+        expect(volume["spec"]["awsElasticBlockStore"] == {"volumeID": handle, "fsType": "xfs"}, volume["spec"])
+        expect("csi" not in volume["spec"] and not s.driver.calls("DeleteVolume"), "not in the plugin's form")
         expect(s.metric(f'csi_sidecar_operations_seconds_count{{driver_name="{driver}",method_name='
-                        '"/csi.v1.Controller/CreateVolume",grpc_status_code="OK",migrated="') == 1, "label migrated")
+                        '"/csi.v1.Controller/CreateVolume",grpc_status_code="OK",migrated="true"') == 1, "migrated")
+        s.create_class("both", provisioner=plugin, parameters={"zone": "a"}, allowedTopologies=[
+            {"matchLabelExpressions": [{"key": "zone", "values": ["b"]}]}])
+        s.create_claim("d", cls="both", annotate=False, annotations={
+            "volume.kubernetes.io/storage-provisioner": plugin, "pv.kubernetes.io/migrated-to": driver})
+        wait_for("the event", lambda: any("failed to translate storage class" in e["message"]
+                                          for e in s.events("d", "ProvisioningFailed")))
         s.api.delete("pvc", "c")
         s.wait_nothing_left(uid)
         s.api.create("pv", {"metadata": {"name": "old", "annotations": {
@@ -408,6 +475,23 @@ def node_deployment():
             wait_for("all to go", lambda: not s.api.list("pv") and not s.driver.volumes() and not second.volumes())
         finally:
             second.process.kill()
+
+
+def claims_given_to_other_nodes():
+    """A node that had no room has nothing more to do with the claim: the next one may be making the volume."""
+    with lab(capabilities="VOLUME_ACCESSIBILITY_CONSTRAINTS", driver_args=["--topology=host=n1"],
+             args=["--node-deployment", "--strict-topology"], env={"NODE_NAME": "n1"}) as s:
+        s.create_class(volumeBindingMode="WaitForFirstConsumer")
+        uid = uid_of(s.create_claim("c", annotate=False, annotations={SELECTED: "n1"}))
+        s.driver.script("CreateVolume", {"match": uid, "code": 8})
+        s.annotate("c")
+        wait_for("the annotation to go", lambda: SELECTED not in s.api.get("pvc", "c")["metadata"]["annotations"])
+        s.annotate("c", **{SELECTED: "n2"})
+        settle()
+        s.api.delete("pvc", "c")
+        settle(0.6)
+        expect(len(s.driver.calls("CreateVolume", uid)) == 1, "asked again for a claim of another node")
+        expect(not s.intents(), "record left")
 
 
 def two_leaders():
@@ -549,7 +633,8 @@ def requests_of_one_volume():
 
 TESTS = [(f.__name__.replace("_", " "), lambda sort, f=f: f()) for f in (
     claim_and_volume, secrets, attached_volumes_stay, name_taken, same_volume_saved_by_another,
-    volumes_that_cannot_be_written, bad_answers, slow_driver, infeasible_claims_wait, final_codes_by_flag,
+    volumes_that_cannot_be_written, volumes_that_are_refused, volumes_of_others_stay, bad_answers,
+    answers_that_stay_bad, slow_driver, infeasible_claims_wait, final_codes_by_flag,
     passed_metadata, clones, snapshots, populators, recycle, attributes_class, migrated_plugin,
-    capacity, node_deployment, two_leaders,
+    capacity, node_deployment, claims_given_to_other_nodes, two_leaders,
     lease_taken_away, driver_comes_back, exit_on_driver_loss, exit_statuses, refused_records, requests_of_one_volume)]

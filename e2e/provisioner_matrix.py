@@ -183,6 +183,48 @@ def crash_with_an_open_outcome():
         s.wait_nothing_left(uid)
 
 
+def retained_classes():
+    """A claim that was given up is no reason to make a volume and keep it for ever."""
+    with lab() as s:
+        s.create_class(reclaimPolicy="Retain")
+        for code in (8, 13):
+            name = f"r{code}"
+            uid = s.create_claim(name, annotate=False)["metadata"]["uid"]
+            s.driver.script("CreateVolume", {"match": uid, "code": code, "delay_ms": 500})
+            s.annotate(name)
+            wait_for("the call", lambda u=uid: s.driver.calls("CreateVolume", u), 20)
+            s.api.delete("pvc", name)
+            wait_for("the second call", lambda u=uid: len(s.driver.calls("CreateVolume", u)) == 2, 20)
+            s.wait_nothing_left(uid)
+
+
+def request_changes_while_the_outcome_is_open(killed):
+    """The class is made anew after a call without an answer. That the driver refuses the new request for good says
+    nothing about the first one."""
+    with lab() as s:
+        for code in (3, 6, 13):
+            s.create_class()
+            name = f"q{code}"
+            uid = s.create_claim(name, annotate=False)["metadata"]["uid"]
+            s.driver.script("CreateVolume", {"match": uid, "code": 4, "effect": True, "delay_ms": 700},
+                            {"match": uid, "request": "slow", "code": code, "times": -1})
+            s.annotate(name)
+            wait_for("the call", lambda u=uid: s.driver.calls("CreateVolume", u), 20)
+            s.api.delete("sc", "fake")
+            s.create_class(parameters={"kind": "slow"})
+            wait_for("the refusal", lambda n=name, c=code: any(CODES[c] in e["message"]
+                                                              for e in s.events(n, "ProvisioningFailed")), 20)
+            expect(len(s.driver.volumes(uid)) == 1, s.driver.volumes(uid))
+            if killed:
+                s.provisioner.kill()
+            s.api.delete("pvc", name)
+            wait_for("the claim to be gone", lambda n=name: not s.api.get("pvc", n), 10)
+            if killed:
+                s.restart()
+            s.wait_nothing_left(uid)
+            s.api.delete("sc", "fake")
+
+
 def kill_delete_restart(s, name, uid):
     s.provisioner.kill()
     s.clear_faults()
@@ -268,6 +310,10 @@ TESTS = [("every answer of the driver", lambda sort: every_answer(False)),
          ("SIGKILL at every step of creation", lambda sort: crashes_in_create()),
          ("SIGKILL at every step of deletion", lambda sort: crashes_in_delete()),
          ("SIGKILL while the outcome is open", lambda sort: crash_with_an_open_outcome()),
+         ("a class that retains", lambda sort: retained_classes()),
+         ("the request changes while the outcome is open",
+          lambda sort: request_changes_while_the_outcome_is_open(False)),
+         ("the request changes, and a SIGKILL", lambda sort: request_changes_while_the_outcome_is_open(True)),
          ("the driver dies in the middle", lambda sort: driver_dies_in_the_middle()),
          ("faults of the API server", lambda sort: faults_of_the_api_server()),
          ("without intent records a crash leaks", lambda sort: crash_without_records())]

@@ -4,6 +4,7 @@
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "provisioner/intent.h"
+#include "provisioner/migrate.h"
 #include "provisioner/protect.h"
 #include "provisioner/record.h"
 #include "provisioner/result.h"
@@ -27,6 +28,25 @@ static bool code_is_certain(int code)
     return code >= 0 && code < (int)ARRAY_LEN(doubtful) && !doubtful[code];
 }
 
+/* What has to be remembered although the driver refused this request for good. That is no word about an earlier call
+ * with another request that got no answer. */
+static void final_word(struct provisioner *provisioner, const struct provision_request *request,
+                       struct pending_claim *pending, const struct attempt *attempt, int code)
+{
+    bool recheck = provisioner->options->recheck_deleted_claims;
+    auto_free char *earlier = recheck ? record_earlier(pending->record, false, request) : NULL;
+    /* a claim that goes to another node becomes a volume there, whose handle may be the same as one made here later */
+    bool given_away = provisioner->config.node_deployment && attempt->state == PROVISION_RESCHEDULE;
+    bool ask_again = recheck && ((!attempt->claim_is_gone && !given_away) || earlier != NULL);
+    pending->kind = ask_again ? PENDING_DOUBTFUL : PENDING_NONE;
+    if (!ask_again || (code_is_certain(code) && earlier == NULL))
+        intent_done(provisioner, request->claim->object.meta.uid);
+    if (attempt->claim_is_gone && earlier != NULL) {
+        free(pending->record);
+        pending->record = mem_take(earlier);
+    }
+}
+
 static void failed(struct provisioner *provisioner, const struct provision_request *request,
                    struct pending_claim *pending, struct attempt *attempt, const struct err *err)
 {
@@ -43,18 +63,15 @@ static void failed(struct provisioner *provisioner, const struct provision_reque
     if (pending->kind == PENDING_BACKGROUND)
         log_info("CreateVolume failed for good after a call without an answer", kv_str("volume", request->volume_name),
                  kv_err(err));
-    topology_memory_free(mem_take(pending->memory));
-    bool ask_again = provisioner->options->recheck_deleted_claims && !attempt->claim_is_gone;
-    pending->kind = ask_again ? PENDING_DOUBTFUL : PENDING_NONE;
-    if (!ask_again || code_is_certain(code))
-        intent_done(provisioner, request->claim->object.meta.uid);
+    final_word(provisioner, request, pending, attempt, code);
+    topology_memory_free(mem_take(pending->memory)); /* last: the request refers to it */
 }
 
 static void save(struct provisioner *provisioner, const struct provision_request *request, json_t *volume,
-                 struct pending_claim *pending, struct attempt *attempt, struct err *err)
+                 const char *handle, struct pending_claim *pending, struct attempt *attempt, struct err *err)
 {
     attempt->state = PROVISION_FINISHED;
-    enum save_result result = save_volume(provisioner, request, volume, pending->record, err);
+    enum save_result result = save_volume(provisioner, request, volume, handle, pending->record, err);
     if (result == SAVE_REJECTED)
         intent_done(provisioner, request->claim->object.meta.uid);
     else
@@ -68,6 +85,7 @@ static int call(struct provisioner *provisioner, struct provision_request *reque
 {
     auto_csi_message Csi__V1__CreateVolumeResponse *reply = NULL;
     struct csi_call_options options = provisioner_call_options(provisioner);
+    options.tag = migrate_is_needed(&provisioner->config, request->class_) ? TELEMETRY_MIGRATED : 0;
     enum volume_verdict verdict = VOLUME_ACCEPTED;
     json_t *volume = NULL;
     attempt->called = true;
@@ -78,10 +96,14 @@ static int call(struct provisioner *provisioner, struct provision_request *reque
     if (volume_build(&provisioner->config, request, reply, &volume, &verdict, err) < 0) {
         attempt->state = PROVISION_IN_BACKGROUND;
         pending->kind = PENDING_BACKGROUND;
-        cleanup_volume(provisioner, request, reply->volume != NULL ? reply->volume->volume_id : NULL);
+        bool deleted = reply->volume != NULL && cleanup_volume(provisioner, request, reply->volume->volume_id) == 0;
+        if (deleted && attempt->claim_is_gone) { /* nobody waits for another one */
+            pending->kind = PENDING_NONE;
+            intent_done(provisioner, request->claim->object.meta.uid);
+        }
         return -1;
     }
-    save(provisioner, request, volume, pending, attempt, err);
+    save(provisioner, request, volume, reply->volume->volume_id, pending, attempt, err);
     return err->code == ERR_NONE ? 0 : -1;
 }
 
@@ -94,7 +116,8 @@ static int send_request(struct provisioner *provisioner, struct provision_reques
     attempt->class_name = mem_strdup(request->class_->object.meta.name);
     if (provisioner->leader != NULL && !kube_leader_valid(provisioner->leader))
         return err_set(err, ERR_CANCELLED, "it is not certain that this process still leads");
-    auto_free char *record = record_encode(&provisioner->config, request);
+    auto_free char *earlier = record_earlier(pending->record, pending->kind == PENDING_BACKGROUND, request);
+    auto_free char *record = record_encode(&provisioner->config, request, earlier);
     if (intent_write(provisioner, request->claim, record, err) < 0)
         return -1;
     free(pending->record);
@@ -109,8 +132,12 @@ int attempt_repeat(struct provisioner *provisioner, struct pending_claim *pendin
     attempt->claim_is_gone = claim_is_gone;
     if (record_decode(pending->record, &record, err) < 0) {
         attempt->state = PROVISION_FINISHED; /* cannot be: we wrote it */
+        pending->kind = PENDING_NONE;
         return -1;
     }
+    /* after a final error nobody counts on a volume any more: one that is there, or is made now, is not kept, whatever
+     * the class says */
+    record.request.unwanted = claim_is_gone && (record.request.unwanted || pending->kind == PENDING_DOUBTFUL);
     attempt->state = PROVISION_NO_CHANGE;
     if (request_fetch_secret(&provisioner->lookup, &record.request, err) < 0)
         return -1;

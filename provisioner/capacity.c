@@ -27,8 +27,8 @@ char *capacity_managed_by(const struct provision_config *config)
 bool capacity_class_is_eligible(const struct provision_config *config, const struct kube_class *class_,
                                 bool immediate_too)
 {
-    if (!str_eq(class_->provisioner, config->driver_name) &&
-        !(config->migrated_plugin != NULL && str_eq(class_->provisioner, config->migrated_plugin)))
+    if (!str_eq(class_->provisioner,
+                config->driver_name)) /* not migrated classes either: the scheduler asks for none */
         return false;
     return immediate_too || class_->binding_mode == NULL || !str_eq(class_->binding_mode, "Immediate");
 }

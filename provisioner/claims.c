@@ -107,8 +107,8 @@ static int finish(struct work *work, const struct attempt *attempt, const struct
         capacity_volume_changed(provisioner->capacity, attempt->class_name);
     bool background = work->pending.kind == PENDING_BACKGROUND;
     struct result_step step = result_next(attempt->state, true, background, attempt->node_selected);
-    if (attempt->claim_is_gone)
-        return background || attempt->state == PROVISION_NO_CHANGE ? -1 : 0; /* a final word ends the matter */
+    if (attempt->claim_is_gone) /* a final word to every call ends the matter */
+        return work->pending.kind != PENDING_NONE ? -1 : 0;
     if (!step.clear_selected_node)
         return step.retry ? -1 : 0;
     auto_err struct err cannot = {0};
@@ -187,10 +187,6 @@ static int without_request(struct work *work, enum existence exists)
     }
     if (work->pending.kind == PENDING_BACKGROUND || (work->pending.kind == PENDING_DOUBTFUL && work->claim == NULL))
         return repeat(work);
-    if (work->claim == NULL) {
-        pending_forget_errors(work->provisioner->pending, work->uid);
-        pending_forget_delay(work->provisioner->pending, work->uid);
-    }
     return 0;
 }
 
@@ -199,6 +195,7 @@ static int translate_class(struct work *work, struct err *err)
 {
     struct kube_class *translated = migrate_class(&work->provisioner->config, work->class_, err);
     if (translated == NULL) {
+        err_wrap(err, "failed to translate storage class");
         log_error("Cannot translate an in-tree class", kv_str("class", work->class_->object.meta.name), kv_err(err));
         return -1;
     }
@@ -228,8 +225,13 @@ static int work_on_claim(struct work *work, enum existence exists)
     case CLAIM_PROVISION:
         break;
     }
-    if (translate_class(work, &err) < 0)
+    if (translate_class(work, &err) < 0) {
+        if (work->pending.kind == PENDING_BACKGROUND)
+            return repeat(work);
+        count(work, work->claim, false);
+        tell_user(work, &work->claim->object, false, &err);
         return -1;
+    }
     if (pending_is_delayed(provisioner->pending, work->uid, work->class_->object.meta.uid)) {
         count(work, work->claim, false);
         log_v(3, "The claim's retry is delayed", kv_str("claim", work->claim->object.meta.name));
@@ -262,6 +264,10 @@ int claims_work(void *arg, const char *uid)
     kube_object_unref(work.class_ != NULL ? &work.class_->object : NULL);
     if (work.pending.record == NULL)
         work.pending.kind = PENDING_NONE;
+    if (work.claim == NULL && work.pending.kind == PENDING_NONE) {
+        pending_forget_errors(provisioner->pending, uid);
+        pending_forget_delay(provisioner->pending, uid);
+    }
     pending_put(provisioner->pending, uid, &work.pending);
     provisioner_worked(provisioner);
     return result;

@@ -44,6 +44,12 @@ static const char *handle_of(struct provisioner *provisioner, const struct kube_
                              struct err *err)
 {
     if (volume->source == KUBE_SOURCE_CSI) {
+        if (!str_eq(volume->csi.driver, provisioner->config.driver_name)) {
+            err_set(err, ERR_INVALID,
+                    "volume %s is one of the driver %s, whatever its annotations say; it is not deleted",
+                    volume->object.meta.name, volume->csi.driver);
+            return NULL;
+        }
         if (!str_empty(volume->csi.handle))
             return volume->csi.handle;
         err_set(err, ERR_INVALID, "volume %s has no handle", volume->object.meta.name);
@@ -63,6 +69,7 @@ static int call_driver(struct provisioner *provisioner, const struct kube_volume
     auto_csi_message Csi__V1__DeleteVolumeResponse *reply = NULL;
     auto_unref struct kube_secret *secret = deletion_fetch_secret(provisioner, volume);
     struct csi_call_options options = provisioner_call_options(provisioner);
+    options.tag = volume->source != KUBE_SOURCE_CSI ? TELEMETRY_MIGRATED : 0;
     Csi__V1__DeleteVolumeRequest request = CSI__V1__DELETE_VOLUME_REQUEST__INIT;
     const char *handle = handle_of(provisioner, volume, &arena, err);
     if (handle == NULL)

@@ -7,6 +7,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+/* More than the 4 MiB of Go programs: an answer that is not read is a volume whose id nobody knows. */
+#define MAX_MESSAGE_BYTES ((size_t)64 * 1024 * 1024)
+
 static void came_back(struct driver_watch *watch)
 {
     struct provisioner *provisioner = watch->provisioner;
@@ -44,10 +47,10 @@ static void on_connection(void *arg, enum csi_connection state)
     log_warn("Lost the connection to the CSI driver, waiting for it to come back");
 }
 
-static void on_finished(void *arg, const struct csi_method *method, int code, double seconds)
+static void on_finished(void *arg, const struct csi_method *method, unsigned tag, int code, double seconds)
 {
     struct driver_watch *watch = arg;
-    telemetry_rpc_finished(&watch->provisioner->telemetry, method, code, seconds);
+    telemetry_rpc_finished(&watch->provisioner->telemetry, method, tag == TELEMETRY_MIGRATED, code, seconds);
 }
 
 int driver_connect(struct provisioner *provisioner, struct driver_watch *watch, struct err *err)
@@ -55,9 +58,12 @@ int driver_connect(struct provisioner *provisioner, struct driver_watch *watch, 
     const struct options *options = provisioner->options;
     struct provision_config *config = &provisioner->config;
     watch->provisioner = provisioner;
-    provisioner->driver = csi_client_new(
-        options->csi_address,
-        &(struct csi_client_options){.on_finished = on_finished, .on_connection = on_connection, .arg = watch}, err);
+    provisioner->driver = csi_client_new(options->csi_address,
+                                         &(struct csi_client_options){.on_finished = on_finished,
+                                                                      .on_connection = on_connection,
+                                                                      .arg = watch,
+                                                                      .max_message_bytes = MAX_MESSAGE_BYTES},
+                                         err);
     if (provisioner->driver == NULL || handshake_run(provisioner->driver, options->timeout, options->node_deployment,
                                                      provisioner->stop, &watch->handshake, err) < 0)
         return -1;

@@ -274,3 +274,25 @@ struct kube_volume *informers_volume(struct provisioner *provisioner, const char
 {
     return (struct kube_volume *)kube_store_get(provisioner->informers.stores[INFORMER_VOLUMES], NULL, name);
 }
+
+struct handle_search {
+    const char *driver, *handle;
+    char *found;
+};
+
+static bool look_for_handle(void *arg, const struct kube_object *object)
+{
+    struct handle_search *search = arg;
+    const struct kube_volume *volume = (const struct kube_volume *)object;
+    if (volume->source == KUBE_SOURCE_CSI && str_eq(volume->csi.driver, search->driver) &&
+        str_eq(volume->csi.handle, search->handle))
+        search->found = mem_strdup(object->meta.name);
+    return search->found == NULL;
+}
+
+char *informers_volume_of_handle(struct provisioner *provisioner, const char *handle)
+{
+    struct handle_search search = {.driver = provisioner->config.driver_name, .handle = handle};
+    kube_store_each(provisioner->informers.stores[INFORMER_VOLUMES], look_for_handle, &search);
+    return search.found;
+}

@@ -43,6 +43,9 @@ void informers_resync(struct provisioner *provisioner);
 struct kube_claim *informers_claim_by_uid(struct provisioner *provisioner, const char *uid);
 struct kube_volume *informers_volume(struct provisioner *provisioner, const char *name);
 
+/* Name of a volume object of this driver with that handle, owned by the caller; NULL = none is known. Looks at all. */
+char *informers_volume_of_handle(struct provisioner *provisioner, const char *handle);
+
 /* Index key of claims by what they are made from: "claim/NAMESPACE/NAME" or "snapshot/NAMESPACE/NAME"; NULL = nothing.
  * Owned by the caller. */
 struct kube_claim;

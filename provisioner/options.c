@@ -246,12 +246,12 @@ static int check_numbers(const struct options *options, struct err *err)
         int64_t value, min, max;
     } ranges[] = {
         {"worker-threads", options->worker_threads, 1, 10000},
-        {"cloning-protection-threads", options->cloning_protection_threads, 1, 1000},
+        {"cloning-protection-threads", options->cloning_protection_threads, 0, 1000},
         {"capacity-threads", options->capacity_threads, 1, 1000},
         {"capacity-ownerref-level", options->capacity_ownerref_level, -1, 16},
         {"timeout", options->timeout, 1, INT64_MAX},
-        {"retry-interval-start", options->retry_interval_start, 1, INT64_MAX},
-        {"retry-interval-max", options->retry_interval_max, options->retry_interval_start, INT64_MAX},
+        {"retry-interval-start", options->retry_interval_start, 0, INT64_MAX}, /* more than the maximum: the maximum */
+        {"retry-interval-max", options->retry_interval_max, 1, INT64_MAX},
         {"volume-name-uuid-length", options->volume_name_uuid_length, -1, INT64_MAX},
     };
     for (size_t i = 0; i < ARRAY_LEN(ranges); i++)

@@ -200,7 +200,7 @@ struct protector *protect_new(struct provisioner *provisioner)
 void protect_start(struct protector *protector)
 {
     struct provisioner *provisioner = protector->provisioner;
-    if (protector->queue != NULL)
+    if (protector->queue != NULL && provisioner->options->cloning_protection_threads > 0)
         protector->workers =
             kube_workers_start(protector->queue, (size_t)provisioner->options->cloning_protection_threads,
                                "cloning-protect", release_claim, protector);

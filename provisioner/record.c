@@ -5,8 +5,10 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define RECORD_VERSION 1
+#define EARLIER_MAX 8 /* requests that differ, one after the other, without an answer to any of them */
 
 static void json_cleanup(json_t **json)
 {
@@ -71,7 +73,7 @@ static char *pack_message(const Csi__V1__CreateVolumeRequest *csi)
     return str_base64_encode(data, len);
 }
 
-char *record_encode(const struct provision_config *config, const struct provision_request *request)
+char *record_encode(const struct provision_config *config, const struct provision_request *request, const char *earlier)
 {
     auto_free char *message = pack_message(&request->csi);
     json_t *secrets = json_array();
@@ -90,8 +92,31 @@ char *record_encode(const struct provision_config *config, const struct provisio
         json_object_set_new(json, "attributesClass", json_string(request->attributes_class));
     if (request->selected_node != NULL)
         json_object_set_new(json, "selectedNode", json_string(request->selected_node));
+    if (request->unwanted)
+        json_object_set_new(json, "unwanted", json_true());
+    if (earlier != NULL)
+        json_object_set_new(json, "earlier", json_loads(earlier, 0, NULL));
     char *text = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
     return text != NULL ? text : mem_strdup("");
+}
+
+static bool is_same_message(const json_t *record, const char *message)
+{
+    return str_eq(json_string_value(json_object_get(record, "request")), message);
+}
+
+char *record_earlier(const char *previous, bool open, const struct provision_request *request)
+{
+    auto_json json_t *json = previous != NULL ? json_loads(previous, 0, NULL) : NULL;
+    auto_free char *message = pack_message(&request->csi);
+    json_t *first = open ? json : json_object_get(json, "earlier");
+    while (first != NULL && is_same_message(first, message))
+        first = json_object_get(first, "earlier");
+    json_t *last = first;
+    for (int i = 1; last != NULL && i < EARLIER_MAX; i++)
+        last = json_object_get(last, "earlier");
+    json_object_del(last, "earlier");
+    return first != NULL ? json_dumps(first, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
 }
 
 void record_clear(struct record *record)
@@ -100,6 +125,7 @@ void record_clear(struct record *record)
     csi_message_free(record->message);
     kube_object_unref(record->claim != NULL ? &record->claim->object : NULL);
     kube_object_unref(record->class_ != NULL ? &record->class_->object : NULL);
+    free(record->earlier);
     *record = (struct record){0};
 }
 
@@ -162,7 +188,10 @@ static int decode(const json_t *json, struct record *record, struct err *err)
     request->block = json_is_true(json_object_get(json, "block"));
     request->read_only = json_is_true(json_object_get(json, "readOnly"));
     request->source_must_be_echoed = json_is_true(json_object_get(json, "echoSource"));
+    request->unwanted = json_is_true(json_object_get(json, "unwanted"));
     decode_secrets(json, request);
+    const json_t *earlier = json_object_get(json, "earlier");
+    record->earlier = earlier != NULL ? json_dumps(earlier, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     if (str_empty(request->volume_name) || str_empty(record->claim->object.meta.uid))
         return err_set(err, ERR_INVALID, "the record names no volume or no claim");
     return 0;

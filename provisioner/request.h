@@ -35,7 +35,8 @@ struct provision_request {
     bool read_only;            /* volume.spec.csi.readOnly */
     const char *selected_node; /* NULL = immediate */
     enum request_source source;
-    bool source_must_be_echoed;                         /* the driver has to return content_source */
+    bool source_must_be_echoed; /* the driver has to return content_source */
+    bool unwanted;              /* asked only because a volume may exist that nobody waits for: it shall not stay */
     const char *protect_namespace, *protect_name;       /* the source claim or snapshot, by `source` */
     struct secret_reference secrets[SECRET_KIND_COUNT]; /* name NULL = none */
 };

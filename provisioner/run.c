@@ -27,6 +27,8 @@
 /* Short requests at once; each connection keeps some 100 KiB. At 10 ms a request, 8 are 800 a second. */
 #define CONNECTIONS 8
 #define RECORD_CONNECTIONS 4
+#define DEFAULT_QPS 5
+#define DEFAULT_BURST 10
 #define EVENTS_DRAIN CLOCK_SECOND
 
 /* Everything that lives as long as the program, but is nobody else's business. */
@@ -65,8 +67,8 @@ static int make_client(struct program *program, double qps, int64_t burst, size_
     struct provisioner *provisioner = &program->provisioner;
     struct kube_client_options options = {
         .user_agent = program->user_agent,
-        .qps = qps,
-        .burst = burst,
+        .qps = qps != 0 ? qps : DEFAULT_QPS, /* 0 is the default and a negative number no limit, as with client-go */
+        .burst = burst != 0 ? burst : DEFAULT_BURST,
         .max_connections = connections,
         .clock = provisioner->clock,
         .rng = provisioner->rng,
@@ -90,7 +92,7 @@ static int connect_to_cluster(struct program *program, struct err *err)
     if (options->enable_capacity &&
         make_client(program, options->capacity_qps, options->capacity_burst, 2, &provisioner->capacity_client, err) < 0)
         return -1;
-    return options->leader_election ? make_client(program, 0, 0, 2, &provisioner->leader_client, err) : 0;
+    return options->leader_election ? make_client(program, -1, 0, 2, &provisioner->leader_client, err) : 0;
 }
 
 /* "<unix milliseconds>-<random>-<driver>", with the node's name at the end in a node deployment. */

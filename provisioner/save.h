@@ -21,12 +21,14 @@ enum save_result {
     SAVE_REJECTED, /* the name belongs to another volume; ours was deleted (or at least tried), err says what happened
                     */
 };
-/* Takes the reference to `volume`. `record` is the call's (record.h), for what follows when the process has to clean up
- * later. */
+/* Takes the reference to `volume`. `handle` is the driver's id of it, `record` is the call's (record.h), for what
+ * follows when the process has to clean up later. */
 enum save_result save_volume(struct provisioner *provisioner, const struct provision_request *request, json_t *volume,
-                             const char *record, struct err *err);
+                             const char *handle, const char *record, struct err *err);
 
-/* DeleteVolume for a volume that must not stay: up to five tries within one deadline; failure is logged. */
+/* DeleteVolume for a volume that must not stay: up to five tries within one deadline; failure is logged. -1 also
+ * without an id, and for one that a volume object is about: then it is somebody else's, and the driver made a mistake.
+ */
 int cleanup_volume(struct provisioner *provisioner, const struct provision_request *request, const char *volume_id);
 
 #endif

@@ -127,11 +127,11 @@ struct kube_queue *telemetry_queue_new(struct telemetry *telemetry, const struct
     return queue;
 }
 
-static void observe(struct telemetry *telemetry, const char *driver, const struct csi_method *method, int code,
-                    double seconds)
+static void observe(struct telemetry *telemetry, const char *driver, const struct csi_method *method, bool migrated,
+                    int code, double seconds)
 {
     const char *status = code < 0 ? "unknown-non-grpc" : csi_code_name(code);
-    const char *labels[] = {driver, method->path, status, "false"};
+    const char *labels[] = {driver, method->path, status, migrated ? "true" : "false"};
     metric_observe(telemetry->metrics, telemetry->migrated ? &operations_migrated : &operations, seconds, labels);
 }
 
@@ -143,7 +143,7 @@ void telemetry_set_driver(struct telemetry *telemetry, const char *name, bool mi
     for (size_t i = 0; i < telemetry->early_count; i++) {
         const struct csi_method *method = telemetry->early[i].method;
         bool unnamed = method == &csi_method_probe || method == &csi_method_get_plugin_info;
-        observe(telemetry, unnamed ? "unknown-driver" : name, method, telemetry->early[i].code,
+        observe(telemetry, unnamed ? "unknown-driver" : name, method, false, telemetry->early[i].code,
                 telemetry->early[i].seconds);
     }
     telemetry->early_count = 0;
@@ -151,12 +151,12 @@ void telemetry_set_driver(struct telemetry *telemetry, const char *name, bool mi
     pthread_mutex_unlock(&telemetry->lock);
 }
 
-void telemetry_rpc_finished(void *arg, const struct csi_method *method, int code, double seconds)
+void telemetry_rpc_finished(struct telemetry *telemetry, const struct csi_method *method, bool migrated, int code,
+                            double seconds)
 {
-    struct telemetry *telemetry = arg;
     pthread_mutex_lock(&telemetry->lock);
     if (telemetry->driver_name != NULL) {
-        observe(telemetry, telemetry->driver_name, method, code, seconds);
+        observe(telemetry, telemetry->driver_name, method, migrated, code, seconds);
     } else if (telemetry->early_count < TELEMETRY_MAX_EARLY) {
         size_t i = telemetry->early_count++;
         telemetry->early[i].method = method;

@@ -43,7 +43,10 @@ void telemetry_free(struct telemetry *telemetry); /* after the queues were shut 
 struct kube_queue *telemetry_queue_new(struct telemetry *telemetry, const struct kube_queue_options *options);
 /* After the first handshake; the name is borrowed. */
 void telemetry_set_driver(struct telemetry *telemetry, const char *name, bool migrated);
-/* Fits csi_client_options.on_finished; arg is the telemetry. */
-void telemetry_rpc_finished(void *telemetry, const struct csi_method *method, int code, double seconds);
+/* From csi_client_options.on_finished. `migrated`: the call was about a volume of the in-tree plugin. */
+void telemetry_rpc_finished(struct telemetry *telemetry, const struct csi_method *method, bool migrated, int code,
+                            double seconds);
+/* Tag of such calls. */
+#define TELEMETRY_MIGRATED 1
 
 #endif

@@ -2,10 +2,12 @@
 #include "provisioner/volume.h"
 
 #include "lib/base/mem.h"
+#include "provisioner/migrate.h"
 #include "provisioner/topology.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define IDENTITY_KEY "storage.kubernetes.io/csiProvisionerIdentity"
 
@@ -112,6 +114,11 @@ static json_t *build_claim_ref(const struct kube_claim *claim)
                      "resourceVersion", version);
 }
 
+static const char *reclaim_policy(const struct provision_request *request)
+{
+    return request->unwanted || str_empty(request->class_->reclaim_policy) ? "Delete" : request->class_->reclaim_policy;
+}
+
 int volume_build(const struct provision_config *config, const struct provision_request *request,
                  const Csi__V1__CreateVolumeResponse *response, json_t **json, enum volume_verdict *verdict,
                  struct err *err)
@@ -123,11 +130,11 @@ int volume_build(const struct provision_config *config, const struct provision_r
     int64_t size = 0;
     if (check_response(request, volume, &size, verdict, err) < 0)
         return -1;
-    json_t *spec = json_pack(
-        "{s:{s:s}, s:o, s:s, s:s, s:o, s:o}", "capacity", "storage", kube_quantity_format_bytes(size, size_text),
-        "accessModes", strings_to_json(&claim->access_modes), "persistentVolumeReclaimPolicy",
-        str_empty(class_->reclaim_policy) ? "Delete" : class_->reclaim_policy, "storageClassName",
-        class_->object.meta.name, "claimRef", build_claim_ref(claim), "csi", build_source(config, request, volume));
+    json_t *spec = json_pack("{s:{s:s}, s:o, s:s, s:s, s:o, s:o}", "capacity", "storage",
+                             kube_quantity_format_bytes(size, size_text), "accessModes",
+                             strings_to_json(&claim->access_modes), "persistentVolumeReclaimPolicy",
+                             reclaim_policy(request), "storageClassName", class_->object.meta.name, "claimRef",
+                             build_claim_ref(claim), "csi", build_source(config, request, volume));
     if (class_->mount_options.len > 0)
         json_object_set_new(spec, "mountOptions", strings_to_json(&class_->mount_options));
     set_text(spec, "volumeMode", claim->volume_mode);
@@ -143,15 +150,34 @@ int volume_build(const struct provision_config *config, const struct provision_r
         *verdict = VOLUME_REJECTED;
         return err_set(err, ERR_INTERNAL, "the volume object cannot be written as JSON");
     }
-    return 0;
+    if (!migrate_is_needed(config, class_) || migrate_volume(config->driver_name, *json, err) == 0)
+        return 0;
+    json_decref(mem_take(*json));
+    *verdict = VOLUME_REJECTED;
+    return -1;
 }
 
-bool volume_is_same(const struct kube_volume *existing, const json_t *wanted)
+static const char *claim_uid(const json_t *volume)
 {
-    const char *driver = NULL, *handle = NULL, *uid = NULL;
-    if (json_unpack((json_t *)wanted, "{s:{s:{s:s, s:s}, s:{s:s}}}", "spec", "csi", "driver", &driver, "volumeHandle",
-                    &handle, "claimRef", "uid", &uid) != 0)
-        return false;
-    return existing->source == KUBE_SOURCE_CSI && str_eq(existing->csi.driver, driver) &&
-           str_eq(existing->csi.handle, handle) && existing->claim_ref != NULL && str_eq(existing->claim_ref->uid, uid);
+    const json_t *claim = json_object_get(json_object_get(volume, "spec"), "claimRef");
+    return json_string_value(json_object_get(claim, "uid"));
+}
+
+static bool is_about(const json_t *existing, const json_t *wanted, const char *driver, const char *handle)
+{
+    const json_t *csi = json_object_get(json_object_get(existing, "spec"), "csi");
+    if (csi != NULL)
+        return str_eq(json_string_value(json_object_get(csi, "driver")), driver) &&
+               str_eq(json_string_value(json_object_get(csi, "volumeHandle")), handle);
+    auto_free char *theirs = migrate_handle(existing, NULL), *ours = migrate_handle(wanted, NULL);
+    return theirs != NULL && (str_eq(theirs, ours) || str_eq(theirs, handle));
+}
+
+enum volume_likeness volume_compare(const json_t *existing, const json_t *wanted, const char *driver,
+                                    const char *handle)
+{
+    if (!is_about(existing, wanted, driver, handle))
+        return VOLUME_OTHER;
+    const char *uid = claim_uid(existing);
+    return uid != NULL && str_eq(uid, claim_uid(wanted)) ? VOLUME_SAME : VOLUME_OTHER_CLAIM;
 }

@@ -15,8 +15,14 @@ enum volume_verdict {
 int volume_build(const struct provision_config *config, const struct provision_request *request,
                  const Csi__V1__CreateVolumeResponse *response, json_t **json, enum volume_verdict *verdict,
                  struct err *err);
-/* Compares an existing volume object of that name with what we would have written: same driver, handle and claim uid.
- */
-bool volume_is_same(const struct kube_volume *existing, const json_t *wanted);
+/* Compares an existing volume object of that name with what we would have written. `handle` is the driver's, which
+ * `wanted` does not have when it is in the form of a migrated plugin. */
+enum volume_likeness {
+    VOLUME_OTHER,       /* it is about another volume */
+    VOLUME_OTHER_CLAIM, /* the same driver and handle, for another claim */
+    VOLUME_SAME,
+};
+enum volume_likeness volume_compare(const json_t *existing, const json_t *wanted, const char *driver,
+                                    const char *handle);
 
 #endif

@@ -19,7 +19,7 @@
 #define STATUS_TEXT_MAX ((size_t)16 * 1024)
 #define BACKOFF_MIN_MS 200
 #define BACKOFF_MAX_MS 1000
-#define STILL_CONNECTING_EVERY (30 * CLOCK_SECOND)
+#define STILL_CONNECTING_EVERY (10 * CLOCK_SECOND)
 /* A connectivity watch cannot be taken back, so a wait that a stop must end is done in steps of this. */
 #define WAIT_STEP_MS 100
 
@@ -357,14 +357,16 @@ int csi_call(struct csi_client *client, const struct csi_method *method, const P
     if (verbose)
         log_message("GRPC call", method, "request", request);
     const int64_t start = clock_mono(clock_real());
-    int result = call_checked(client, method, request, reply, options == NULL ? &defaults : options, &call_err);
+    options = options == NULL ? &defaults : options;
+    int result = call_checked(client, method, request, reply, options, &call_err);
     const double seconds = (double)(clock_mono(clock_real()) - start) / (double)CLOCK_SECOND;
     if (verbose && result == 0)
         log_message("GRPC response", method, "response", *reply);
     else if (verbose)
         log_info("GRPC response", kv_str("method", method->path), kv_err(&call_err));
     if (client->options.on_finished != NULL)
-        client->options.on_finished(client->options.arg, method, result == 0 ? CSI_OK : call_err.status, seconds);
+        client->options.on_finished(client->options.arg, method, options->tag, result == 0 ? CSI_OK : call_err.status,
+                                    seconds);
     err_move(err, &call_err);
     return result;
 }

@@ -29,9 +29,9 @@ enum csi_connection { CSI_CONNECTION_CONNECTED, CSI_CONNECTION_LOST };
 struct csi_client_options {
     size_t max_message_bytes; /* of a reply; 0 = 4 MiB, the default of gRPC */
     int log_verbosity; /* requests and replies (secrets stripped) are logged from this -v on; 0 = 5 as upstream */
-    /* After each call, from the calling thread: the method, the gRPC code (csi_code_name gives its label) and how long
-     * it took. For metrics. May be NULL. */
-    void (*on_finished)(void *arg, const struct csi_method *method, int code, double seconds);
+    /* After each call, from the calling thread: the method, the call's tag, the gRPC code (csi_code_name gives its
+     * label) and how long it took. For metrics. May be NULL. */
+    void (*on_finished)(void *arg, const struct csi_method *method, unsigned tag, int code, double seconds);
     /* From a thread of its own (which exists only when this is set), each time the connection came up or broke. It may
      * call the client, but not csi_client_free. May be NULL. */
     void (*on_connection)(void *arg, enum csi_connection state);
@@ -44,7 +44,7 @@ struct csi_client *csi_client_new(const char *address, const struct csi_client_o
 /* No call may be running. NULL is fine. */
 void csi_client_free(struct csi_client *client);
 
-/* Waits until the driver accepts connections; says so in the log every 30 s meanwhile. timeout_ns CLOCK_NEVER = no
+/* Waits until the driver accepts connections; says so in the log every 10 s meanwhile. timeout_ns CLOCK_NEVER = no
  * limit. ERR_TIMEOUT, ERR_CANCELLED (`cancel`, may be NULL). */
 int csi_client_wait(struct csi_client *client, int64_t timeout_ns, struct stop *cancel, struct err *err);
 bool csi_client_connected(struct csi_client *client);
@@ -54,6 +54,7 @@ struct csi_call_options {
     bool
         wait_for_ready; /* while there is no connection, wait for one (until the deadline) instead of failing with 14 */
     struct stop *cancel; /* ends the call with 1 when requested; may be NULL */
+    unsigned tag;        /* for on_finished */
 };
 
 /* One call. 0 = OK and *reply is the caller's (csi_message_free, auto_csi_message). Failures are ERR_RPC, status = gRPC

@@ -10,6 +10,7 @@
  *
  * A call takes the first step of its method that fits; without one it succeeds. Members of a step, all optional:
  *     match     only calls whose name or volume id contains this
+ *     request   only calls of CreateVolume whose request, as text, contains this
  *     times     how many calls it serves (1); -1 = all
  *     code, message  the gRPC answer
  *     effect    whether the work is really done (default: when code is 0)
@@ -17,6 +18,7 @@
  *     kill_pid, kill  "before" or "after" the work: SIGKILL to that process
  *     die       "before" or "after" the work: the driver ends itself
  *     size, id, topology, no_source, no_id   parts of CreateVolume's answer to change
+ *     context_bytes   length of an attribute that CreateVolume's answer has in addition
  */
 #ifndef BERTH_FAKECSI_FAKE_H
 #define BERTH_FAKECSI_FAKE_H

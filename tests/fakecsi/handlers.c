@@ -155,6 +155,17 @@ static void answer_topology(struct fake *fake, const json_t *step, const Csi__V1
     CSI_MAP_ADD_ALL(arena, topology, segments, CSI_MAP(asked->preferred[0], segments));
 }
 
+static void add_padding(const json_t *step, struct csi_arena *arena, Csi__V1__Volume *volume)
+{
+    size_t len = (size_t)json_integer_value(json_object_get(step, "context_bytes"));
+    if (len == 0)
+        return;
+    auto_free char *text = mem_alloc(len + 1);
+    memset(text, 'x', len);
+    text[len] = '\0';
+    CSI_MAP_ADD(arena, volume, volume_context, "padding", text);
+}
+
 static int create_volume(void *driver, const Csi__V1__CreateVolumeRequest *request,
                          Csi__V1__CreateVolumeResponse *reply, struct csi_call *call, struct err *err)
 {
@@ -174,6 +185,7 @@ static int create_volume(void *driver, const Csi__V1__CreateVolumeRequest *reque
     if (size != NULL)
         volume->capacity_bytes = json_integer_value(size);
     CSI_MAP_ADD(arena, volume, volume_context, "made-by", "fake");
+    add_padding(step, arena, volume);
     if (!json_is_true(json_object_get(step, "no_source")))
         volume->content_source = request->volume_content_source;
     answer_topology(fake, step, request, arena, volume);

@@ -16,18 +16,21 @@ json_t *fake_map_to_json(struct csi_map map)
     return object;
 }
 
-static bool step_fits(const json_t *step, const char *subject)
+static bool step_fits(const json_t *step, const char *subject, const json_t *details)
 {
     const char *match = json_string_value(json_object_get(step, "match"));
-    return match == NULL || strstr(subject, match) != NULL;
+    const char *wanted = json_string_value(json_object_get(step, "request"));
+    const char *text = json_string_value(json_object_get(details, "text"));
+    return (match == NULL || strstr(subject, match) != NULL) &&
+           (wanted == NULL || (text != NULL && strstr(text, wanted) != NULL));
 }
 
 /* The first step that fits; one that served its last call leaves the list. */
-static json_t *take_step(json_t *steps, const char *subject)
+static json_t *take_step(json_t *steps, const char *subject, const json_t *details)
 {
     for (size_t i = 0; i < json_array_size(steps); i++) {
         json_t *step = json_array_get(steps, i);
-        if (!step_fits(step, subject))
+        if (!step_fits(step, subject, details))
             continue;
         json_t *times = json_object_get(step, "times");
         json_int_t left = times != NULL ? json_integer_value(times) : 1;
@@ -54,7 +57,7 @@ json_t *fake_begin(struct fake *fake, const struct csi_method *method, const cha
     json_t *call = json_pack("{s:s, s:s, s:f, s:o}", "method", method->name, "subject", subject, "time",
                              (double)clock_wall(clock_real()) / 1e9, "details", details ? details : json_object());
     pthread_mutex_lock(&fake->lock);
-    json_t *step = take_step(json_object_get(fake->steps, method->name), subject);
+    json_t *step = take_step(json_object_get(fake->steps, method->name), subject, json_object_get(call, "details"));
     if (step != NULL && json_object_get(step, "code") != NULL)
         json_object_set(call, "code", json_object_get(step, "code"));
     json_array_append_new(fake->calls, call);

@@ -183,8 +183,9 @@ static void saw(struct fixture *fixture, struct seen *seen, const struct csi_met
         *seen = (struct seen){method, code, seen->count + 1};
     pthread_mutex_unlock(&fixture->mutex);
 }
-static void client_saw(void *arg, const struct csi_method *method, int code, double seconds)
+static void client_saw(void *arg, const struct csi_method *method, unsigned tag, int code, double seconds)
 {
+    assert_int_equal(tag, 0);
     saw(arg, &((struct fixture *)arg)->client_seen, method, code, seconds);
 }
 static void server_saw(void *arg, const struct csi_method *method, int code, double seconds)

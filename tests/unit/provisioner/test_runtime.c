@@ -90,7 +90,10 @@ static void test_checks(void **state)
         {"x --provision-final-codes=Nope", "not the name of a gRPC code"},
         {"x --intent-records=maybe", "none of auto"},
         {"x --worker-threads=0", "out of range"},
-        {"x --retry-interval-start=10s --retry-interval-max=1s", "out of range"},
+        {"x --retry-interval-start=10m", NULL}, /* longer than the default of --retry-interval-max, which counts then */
+        {"x --retry-interval-start=0", NULL},
+        {"x --retry-interval-max=-1s", "out of range"},
+        {"x --cloning-protection-threads=0", NULL},
         {"x --volume-name-uuid-length=-2", "out of range"},
     };
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {

@@ -205,14 +205,16 @@ static void test_same_volume(void **state)
     (void)state;
     static const struct {
         const char *spec;
-        bool same;
+        enum volume_likeness likeness;
     } table[] = {
-        {"'csi': {'driver': 'd', 'volumeHandle': 'v'}, 'claimRef': {'uid': 'u-1'}", true},
-        {"'csi': {'driver': 'd', 'volumeHandle': 'w'}, 'claimRef': {'uid': 'u-1'}", false},
-        {"'csi': {'driver': 'e', 'volumeHandle': 'v'}, 'claimRef': {'uid': 'u-1'}", false},
-        {"'csi': {'driver': 'd', 'volumeHandle': 'v'}, 'claimRef': {'uid': 'u-2'}", false},
-        {"'csi': {'driver': 'd', 'volumeHandle': 'v'}", false},
-        {"'hostPath': {'path': '/v'}, 'claimRef': {'uid': 'u-1'}", false},
+        {"'csi': {'driver': 'd', 'volumeHandle': 'v'}, 'claimRef': {'uid': 'u-1'}", VOLUME_SAME},
+        {"'csi': {'driver': 'd', 'volumeHandle': 'w'}, 'claimRef': {'uid': 'u-1'}", VOLUME_OTHER},
+        {"'csi': {'driver': 'e', 'volumeHandle': 'v'}, 'claimRef': {'uid': 'u-1'}", VOLUME_OTHER},
+        {"'csi': {'driver': 'd', 'volumeHandle': 'v'}, 'claimRef': {'uid': 'u-2'}", VOLUME_OTHER_CLAIM},
+        {"'csi': {'driver': 'd', 'volumeHandle': 'v'}", VOLUME_OTHER_CLAIM},
+        {"'hostPath': {'path': '/v'}, 'claimRef': {'uid': 'u-1'}", VOLUME_OTHER},
+        {"'cinder': {'volumeID': 'v'}, 'claimRef': {'uid': 'u-1'}", VOLUME_SAME},
+        {"'cinder': {'volumeID': 'w'}, 'claimRef': {'uid': 'u-1'}", VOLUME_OTHER},
     };
     auto_fixture struct fixture fixture;
     struct provision_request request;
@@ -223,9 +225,10 @@ static void test_same_volume(void **state)
     const struct answer answer = {.id = "v"};
     assert_int_equal(build(&fixture, &request, &answer, &json, &verdict, NULL), 0);
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
-        const struct kube_volume *existing =
-            fixture_add(&fixture, &kube_kind_volume, "{'metadata': {'name': 'pvc-u-1'}, 'spec': {%s}}", table[i].spec);
-        assert_int_equal(volume_is_same(existing, json), table[i].same);
+        auto_free char *text = mem_printf("{'metadata': {'name': 'pvc-u-1'}, 'spec': {%s}}", table[i].spec);
+        json_t *existing = fixture_json(text);
+        assert_int_equal(volume_compare(existing, json, "d", "v"), table[i].likeness);
+        json_decref(existing);
     }
     json_decref(json);
     provision_request_clear(&request);
@@ -249,8 +252,8 @@ static void test_record_round_trip(void **state)
     prepare(&fixture, "'volumeAttributesClassName': 'gold'", "'volume.kubernetes.io/selected-node': 'n1'",
             "'type': 'ssd', '" P "fstype': 'xfs', '" P "secret-name': 'key', '" P "secret-namespace': 'ns'",
             "'reclaimPolicy': 'Retain', 'mountOptions': ['ro']", &request);
-    auto_free char *text = record_encode(&fixture.config, &request);
-    auto_free char *again = record_encode(&fixture.config, &request);
+    auto_free char *text = record_encode(&fixture.config, &request, NULL);
+    auto_free char *again = record_encode(&fixture.config, &request, NULL);
     assert_string_equal(text, again);
     auto_free char *secret = str_base64_encode("secret-word", strlen("secret-word"));
     assert_null(strstr(text, "secret-word"));
@@ -271,6 +274,74 @@ static void test_record_round_trip(void **state)
     assert_string_equal(record.request.selected_node, "n1");
     json_decref(before);
     json_decref(after);
+    provision_request_clear(&request);
+}
+
+/* A call without an answer is remembered as long as other requests follow it. */
+static void test_earlier_records(void **state)
+{
+    (void)state;
+    auto_fixture struct fixture fixture, other;
+    struct provision_request one, two;
+    fixture_init(&fixture);
+    fixture_init(&other);
+    prepare(&fixture, "", "", "'type': 'ssd'", "", &one);
+    prepare(&other, "", "", "'type': 'disk'", "", &two);
+    auto_free char *first = record_encode(&fixture.config, &one, NULL);
+    assert_null(record_earlier(NULL, true, &one));
+    assert_null(record_earlier(first, true, &one)); /* the same call again */
+    assert_null(record_earlier(first, false, &two));
+    auto_free char *open = record_earlier(first, true, &two);
+    assert_string_equal(open, first);
+    auto_free char *second = record_encode(&fixture.config, &two, open);
+    auto_free char *answered = record_earlier(second, false, &two); /* the second got its answer, the first did not */
+    assert_string_equal(answered, first);
+    auto_record struct record record = {0};
+    assert_int_equal(record_decode(second, &record, NULL), 0);
+    assert_string_equal(record.earlier, first);
+    assert_false(record.request.unwanted);
+
+    auto_free char *back =
+        record_earlier(second, true, &one); /* the first once more: only the second is an earlier one */
+    auto_record struct record before = {0};
+    assert_int_equal(record_decode(back, &before, NULL), 0);
+    assert_string_equal(before.request.volume_name, two.volume_name);
+    char *chain = mem_strdup(first); /* changes without end keep no more than some */
+    size_t longest = 0;
+    for (int i = 0; i < 100; i++) {
+        struct provision_request *next = i % 2 == 0 ? &two : &one;
+        next->csi.capacity_range->required_bytes++;
+        auto_free char *earlier = record_earlier(chain, true, next);
+        free(chain);
+        chain = record_encode(&fixture.config, next, earlier);
+        longest = strlen(chain) > longest ? strlen(chain) : longest;
+    }
+    assert_true(longest < 12 * strlen(first));
+    free(chain);
+    provision_request_clear(&one);
+    provision_request_clear(&two);
+}
+
+/* Asked for only to find a volume that nobody waits for: the class's policy does not keep it. */
+static void test_unwanted_volume(void **state)
+{
+    (void)state;
+    auto_fixture struct fixture fixture;
+    struct provision_request request;
+    enum volume_verdict verdict;
+    json_t *json;
+    fixture_init(&fixture);
+    prepare(&fixture, "", "", "", "'reclaimPolicy': 'Retain'", &request);
+    request.unwanted = true;
+    auto_free char *text = record_encode(&fixture.config, &request, NULL);
+    auto_record struct record record = {0};
+    assert_int_equal(record_decode(text, &record, NULL), 0);
+    const struct answer answer = {.bytes = (int64_t)2 << 30, .id = "v"};
+    assert_int_equal(build(&fixture, &record.request, &answer, &json, &verdict, NULL), 0);
+    const char *policy = NULL;
+    assert_int_equal(json_unpack(json, "{s:{s:s}}", "spec", "persistentVolumeReclaimPolicy", &policy), 0);
+    assert_string_equal(policy, "Delete");
+    json_decref(json);
     provision_request_clear(&request);
 }
 
@@ -300,9 +371,10 @@ static void test_bad_records(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain_volume), cmocka_unit_test(test_everything_set),
-        cmocka_unit_test(test_capacity),     cmocka_unit_test(test_refused_answers),
-        cmocka_unit_test(test_same_volume),  cmocka_unit_test(test_record_round_trip),
+        cmocka_unit_test(test_plain_volume),    cmocka_unit_test(test_everything_set),
+        cmocka_unit_test(test_capacity),        cmocka_unit_test(test_refused_answers),
+        cmocka_unit_test(test_same_volume),     cmocka_unit_test(test_record_round_trip),
+        cmocka_unit_test(test_earlier_records), cmocka_unit_test(test_unwanted_volume),
         cmocka_unit_test(test_bad_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
