@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 struct state;
-/* Locks the directory (a second driver is refused), makes what is missing, loads the records, moves to the trash what
+/* Locks the directory (a second driver is refused: ERR_EXISTS), makes what is missing, loads the records, moves to the trash what
  * has none, and removes snapshots whose group is incomplete. */
 int state_open(const char *directory, struct state **state, struct err *err);
 void state_close(struct state *state);

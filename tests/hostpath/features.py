@@ -653,16 +653,38 @@ def test_paths_and_ids_from_outside(s):
         os.unlink(s.target)
 
 
+def start_second(s, socket_path):
+    """Another driver on the same state directory."""
+    return subprocess.Popen([s.run.program("berth-hostpath"), "--endpoint=unix://" + socket_path, "--nodeid=node-1",
+                             "--statedir=" + os.path.join(s.run.directory, "state"), "--enable-attach"],
+                            stderr=subprocess.PIPE, text=True)
+
+
 @test("plain")
 def test_second_driver_is_refused_and_state_is_private(s):
-    second = subprocess.run([s.run.program("berth-hostpath"), "--endpoint=unix://" + s.base + "/other.sock",
-                             "--nodeid=x", "--statedir=" + os.path.join(s.run.directory, "state")],
-                            capture_output=True, text=True, check=False, timeout=20)
-    expect(second.returncode == 1 and "another driver uses it" in second.stderr, second.stderr)
+    with start_second(s, s.base + "/other.sock") as second:
+        _out, text = second.communicate(timeout=60)
+    expect(second.returncode == 1 and "another driver uses it" in text, text)
+    expect(text.count("waiting for it to end") == 1, text)
+    expect(not os.path.exists(s.base + "/other.sock"), "it listened all the same")
     for name in ("records", "volumes", "snapshots", "trash"):
         mode = os.stat(os.path.join(s.run.directory, "state", name)).st_mode
         expect(stat.S_IMODE(mode) == 0o700, f"{name} has mode {mode:o}")
     expect(stat.S_IMODE(os.stat(s.run.socket).st_mode) == 0o600, "the socket is not private")
+
+
+@test("plain")
+def test_successor_waits_for_the_old_driver(s):
+    """A rolling update: the new driver is started while the old one still ends."""
+    volume = s.create()
+    old, s.run.process = s.run.process, start_second(s, s.run.socket)
+    expect("waiting for it to end" in s.run.process.stderr.readline(), "it did not wait")
+    old.terminate()
+    expect(old.wait(20) == 0, "the old driver's exit status")
+    s.run.connection.close()
+    s.run.connection = Connection(s.run.program("csi-call"), s.run.socket)
+    refresh(s)
+    expect([e["volume"]["volume_id"] for e in s.volumes()] == [volume["volume_id"]], "the volume is not there")
 
 
 @test("plain")
