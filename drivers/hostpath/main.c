@@ -9,6 +9,7 @@
 #include "lib/csi/client.h"
 #include "lib/observe/http.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -80,13 +81,29 @@ static int empty_trash(void *state, struct stop *stop, struct err *err)
     return state_empty_trash(state, err);
 }
 
+/* The path of --holder-program; NULL = the holder is not ours to start. */
+static char *find_holder_program(const struct hostpath_flags *flags)
+{
+    char self[PATH_MAX];
+    if (!str_eq(flags->holder_program, HOSTPATH_HOLDER_AUTO))
+        return str_empty(flags->holder_program) ? NULL : mem_strdup(flags->holder_program);
+    const ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    self[len > 0 ? len : 0] = '\0';
+    const char *slash = strrchr(self, '/');
+    if (slash == NULL)
+        return NULL;
+    auto_free char *path = mem_printf("%.*s/berth-holder", (int)(slash - self), self);
+    return access(path, X_OK) == 0 ? mem_take(path) : NULL;
+}
+
 static void make_holder_client(struct program *program, bool fuse_present)
 {
     const struct hostpath_flags *flags = program->flags;
-    const struct holder_client_options options = {
-        .socket = flags->holder_socket,
-        .holder_program = str_empty(flags->holder_program) ? NULL : flags->holder_program,
-        .fuse_program = str_empty(flags->fuse_program) ? NULL : flags->fuse_program};
+    auto_free char *holder_program = find_holder_program(flags);
+    const struct holder_client_options options = {.socket = flags->holder_socket,
+                                                  .holder_program = holder_program,
+                                                  .fuse_program =
+                                                      str_empty(flags->fuse_program) ? NULL : flags->fuse_program};
     if (fuse_present)
         program->driver.holder = holder_client_new(&options);
 }
