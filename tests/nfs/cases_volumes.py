@@ -2,8 +2,10 @@
 """CreateVolume, DeleteVolume and the policies, on the export as this machine sees it."""
 import contextlib
 import os
+import socket
 import stat
 import time
+import urllib.request
 
 from checks import equal, fails, leftovers, names, record, write
 from driver import CallError, Driver, MOUNT
@@ -375,3 +377,19 @@ def test_lists(context):
         for volume_id in made:
             nfs.delete(volume_id)
         equal(nfs.call("ListVolumes").get("entries", []), [])
+
+
+def test_calls_are_counted(context):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with driver(context, "--http-endpoint=" + address) as nfs:
+        nfs.delete(nfs.create("pvc-m", context.parameters())["volume_id"])
+        with fails("INVALID_ARGUMENT"):
+            nfs.create("", context.parameters())
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as reply:
+            text = reply.read().decode()
+    for code, method in (("OK", "CreateVolume"), ("InvalidArgument", "CreateVolume"), ("OK", "DeleteVolume")):
+        line = (f'csi_plugin_operations_seconds_count{{driver_name="nfs.csi.berth",grpc_status_code="{code}",'
+                f'method_name="/csi.v1.Controller/{method}"}} 1')
+        assert line in text, f"{line} is not in {text}"
