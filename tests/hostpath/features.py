@@ -485,6 +485,34 @@ def test_inline_volume(s):
 
 
 @test(*TREES)
+def test_inline_volume_outlives_a_mount_that_fails(s):
+    """What a pod has written stays when its lost mount cannot be made again at once."""
+    vid = "csi-" + "fedcba9876543210" * 4
+    request = {"volume_id": vid, "target_path": s.target, "volume_capability": s.cap(),
+               "volume_context": {"csi.storage.k8s.io/ephemeral": "true", "backend": s.driver.backend}}
+    s.call("NodePublishVolume", **request)
+    with open(os.path.join(s.target, "file"), "w", encoding="ascii") as f:
+        f.write("x")
+    subprocess.run(["umount", s.target], check=True)
+    parent = os.path.dirname(s.target)
+    os.rename(parent, parent + ".away")
+    s.fails(None, "NodePublishVolume", **request)
+    os.rename(parent + ".away", parent)
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            s.call("NodePublishVolume", **request)
+            break
+        except RpcError as e:
+            # what was unmounted from behind may take a moment to end
+            expect(time.monotonic() < deadline, f"{e}")
+            time.sleep(0.1)
+    expect(os.path.exists(os.path.join(s.target, "file")), "the file is gone")
+    s.call("NodeUnpublishVolume", volume_id=vid, target_path=s.target)
+    expect(not os.path.exists(content_of(s.run, {"volume_id": vid})), "the data is left")
+
+
+@test(*TREES)
 def test_a_lost_mount_is_made_again(s):
     volume = s.up()
     with open(os.path.join(s.target, "file"), "w", encoding="ascii") as f:
