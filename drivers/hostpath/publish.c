@@ -131,6 +131,8 @@ static int need_staged(struct hostpath *driver, const struct volume *volume,
     bool staged = false;
     if (*request->staging_target_path == '\0')
         return csi_fail(err, CSI_FAILED_PRECONDITION, "staging_target_path is missing in the request");
+    if (str_eq(request->staging_target_path, request->target_path))
+        return csi_fail(err, CSI_INVALID_ARGUMENT, "target_path is the staging_target_path");
     if (volume->staging_path == NULL)
         return csi_fail(err, CSI_FAILED_PRECONDITION, "volume %s is not staged", volume->id);
     if (!str_eq(volume->staging_path, request->staging_target_path))

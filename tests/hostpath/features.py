@@ -675,6 +675,9 @@ def test_paths_and_ids_from_outside(s):
     os.mkdir(outside)
     os.symlink(outside, s.target)
     s.stage(volume, {})
+    # it would be unmounted first, and the host's bare directory given to the pod
+    s.fails(INVALID_ARGUMENT, "NodePublishVolume", **{**s.publish_request(volume, {}), "target_path": s.staging})
+    expect(is_mounted(s.staging), "the staged mount is gone")
     s.fails(None, "NodePublishVolume", **s.publish_request(volume, {}))
     expect(not is_mounted(outside), "a symlink was followed")
     if os.path.islink(s.target):
