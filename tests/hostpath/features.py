@@ -684,6 +684,34 @@ def test_paths_and_ids_from_outside(s):
         os.unlink(s.target)
 
 
+@test("plain")
+def test_trash_is_emptied_around_what_cannot_be_removed(s):
+    volume = s.create()
+    stuck = content_of(s.run, volume, "data", "stuck")
+    with open(stuck, "w", encoding="ascii"):
+        pass
+    if subprocess.run(["chattr", "+i", stuck], check=False, capture_output=True).returncode != 0:
+        raise Skip("no immutable files here")
+    s.fails(None, "DeleteVolume", volume_id=volume["volume_id"])
+    s.call("DeleteVolume", volume_id=volume["volume_id"])
+    trash = os.path.join(s.run.directory, "state", "trash")
+    left = os.listdir(trash)
+    expect(len(left) == 1, f"{left}")
+    try:
+        for number in range(20):
+            os.makedirs(os.path.join(trash, f"{number:02}", "data"))
+        restart(s.run)
+        refresh(s)
+        deadline = time.monotonic() + 10
+        while os.listdir(trash) != left:
+            expect(time.monotonic() < deadline, f"{os.listdir(trash)}")
+            time.sleep(0.05)
+    finally:
+        subprocess.run(["chattr", "-i", os.path.join(trash, left[0], "data", "stuck")], check=True)
+    restart(s.run)
+    refresh(s)
+
+
 def start_second(s, socket_path):
     """Another driver on the same state directory."""
     return subprocess.Popen([s.run.program("berth-hostpath"), "--endpoint=unix://" + socket_path, "--nodeid=node-1",
