@@ -469,6 +469,8 @@ def test_inline_volume(s):
     s.fails(INVALID_ARGUMENT, "NodePublishVolume", **{**request, "volume_id": "../../etc"})
     for _i in range(3):
         s.call("NodePublishVolume", **request)
+    s.fails(INVALID_ARGUMENT, "NodeStageVolume", volume_id=vid, staging_target_path=s.staging,
+            volume_capability=s.cap())
     with open(os.path.join(s.target, "file"), "w", encoding="ascii") as f:
         f.write("x")
     usage = s.call("NodeGetVolumeStats", volume_id=vid, volume_path=s.target)["usage"][0]
