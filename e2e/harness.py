@@ -348,7 +348,8 @@ class Stack:
 
     def start_driver(self, *args):
         process = self.run("driver", "berth-hostpath", "--endpoint=unix://" + self.socket, "--nodeid=node1",
-                           "--statedir=" + self.state, "--holder-socket=" + self.holder, "-v=5", *args)
+                           "--statedir=" + self.state, "--holder-socket=" + self.holder, "--holder-program=",
+                           "-v=5", *args)
         wait_for("the driver's socket", lambda: os.path.exists(self.socket), 10)
         self.register_node()
         return process

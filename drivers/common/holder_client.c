@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -19,13 +20,17 @@
 
 #define RETRY_PAUSE (50 * CLOCK_MS)
 #define CONNECT_PATIENCE (5 * CLOCK_SECOND) /* for a holder that is being replaced */
+/* Who calls while somebody has just waited this long in vain does not wait as well: a driver with a hundred volumes
+ * would stand still for as many times five seconds. */
+#define VAIN_WAIT CLOCK_SECOND
 #define ANSWER_MARGIN (500 * CLOCK_MS) /* the holder's deadline comes first, so that its reason reaches the caller */
 
 extern char **environ;
 
 struct holder_client {
     char *socket, *holder_program, *fuse_program;
-    struct stop *never; /* only to sleep on */
+    struct stop *never;           /* only to sleep on */
+    atomic_int_least64_t gave_up; /* when a call last waited in vain; 0 = somebody has answered since */
 };
 
 struct holder_client *holder_client_new(const struct holder_client_options *options)
@@ -118,10 +123,13 @@ static int start_holder(const struct holder_client *client, struct err *err)
 static int connect_until(struct holder_client *client, int64_t deadline, struct err *err)
 {
     bool started = false;
-    int64_t patience = clock_mono(clock_real()) + CONNECT_PATIENCE;
-    deadline = deadline < patience ? deadline : patience;
+    const int64_t start = clock_mono(clock_real()), gave_up = atomic_load(&client->gave_up);
+    const int64_t patience = gave_up != 0 && start - gave_up < CONNECT_PATIENCE ? 0 : CONNECT_PATIENCE;
+    deadline = deadline < start + patience ? deadline : start + patience;
     for (;;) {
         int fd = holder_packet_connect(client->socket, err);
+        if (fd >= 0)
+            atomic_store(&client->gave_up, 0);
         if (fd >= 0 || !err_is(err, ERR_UNAVAILABLE))
             return fd;
         if (client->holder_program != NULL && !started) {
@@ -131,8 +139,12 @@ static int connect_until(struct holder_client *client, int64_t deadline, struct 
             started = true;
             continue;
         }
-        if (clock_mono(clock_real()) + RETRY_PAUSE >= deadline)
+        const int64_t now = clock_mono(clock_real());
+        if (now + RETRY_PAUSE >= deadline) {
+            if (now - start >= VAIN_WAIT)
+                atomic_store(&client->gave_up, now);
             return -1;
+        }
         err_clear(err);
         stop_sleep(client->never, clock_real(), RETRY_PAUSE); /* a new one may be about to take its place */
     }

@@ -7,8 +7,9 @@
  * "0, it is there". Every call is idempotent, safe from several threads, and ends at its timeout at the latest; a call
  * that timed out may still take effect, so repeat it.
  *
- * Errors everywhere: ERR_UNAVAILABLE nobody answers on the socket for five seconds (or the holder could not be
- * started), ERR_TIMEOUT, ERR_FORBIDDEN we are not root, ERR_INVALID a bad argument, and what is said at each function.
+ * Errors everywhere: ERR_UNAVAILABLE nobody answers on the socket for five seconds (at once when another call has just
+ * waited in vain), or the holder could not be started; ERR_TIMEOUT; ERR_FORBIDDEN we are not root; ERR_INVALID a bad
+ * argument; and what is said at each function.
  */
 #ifndef BERTH_DRIVERS_HOLDER_CLIENT_H
 #define BERTH_DRIVERS_HOLDER_CLIENT_H

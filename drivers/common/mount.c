@@ -200,7 +200,8 @@ char *mount_path_resolve(const char *path)
 
 bool mount_path_is_safe(const char *path)
 {
-    if (path == NULL || path[0] != '/' || strlen(path) >= PATH_MAX)
+    /* an unmount of the root would make the machine's file system read-only */
+    if (path == NULL || path[0] != '/' || strlen(path) >= PATH_MAX || path[strspn(path, "/")] == '\0')
         return false;
     for (const char *p = path; p != NULL; p = strchr(p, '/')) {
         p++;

@@ -47,7 +47,7 @@ int mount_target_remove(const char *path, struct err *err);
 /* The path as mountinfo shows it: symlinks in its parent resolved (kubelet's directory is often one), its last element
  * left as it is, no slashes too many. A parent that does not exist leaves the path as it is. Owned by the caller. */
 char *mount_path_resolve(const char *path);
-/* An absolute path without "." and ".." elements, at most PATH_MAX: what a CSI path has to be. */
+/* An absolute path without "." and ".." elements, at most PATH_MAX, and not the root: what a CSI path has to be. */
 bool mount_path_is_safe(const char *path);
 
 #endif

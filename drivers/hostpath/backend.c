@@ -66,6 +66,8 @@ int backend_read_options(const struct volume *volume, const Csi__V1__VolumeCapab
     *options = (struct mount_options){0};
     if (volume->block)
         return 0;
+    if (capability->access_type_case != CSI__V1__VOLUME_CAPABILITY__ACCESS_TYPE_MOUNT)
+        return csi_fail(err, CSI_INVALID_ARGUMENT, "the volume is mounted, it is no block device");
     const Csi__V1__VolumeCapability__MountVolume *mount = capability->mount;
     const struct backend *backend = backend_of(volume);
     if (mount_options_parse(mount->mount_flags, mount->n_mount_flags, options, err) == 0 &&

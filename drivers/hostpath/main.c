@@ -9,11 +9,14 @@
 #include "lib/csi/client.h"
 #include "lib/observe/http.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #define STOP_GRACE (10 * CLOCK_SECOND)
+#define STATE_PATIENCE (30 * CLOCK_SECOND) /* for the driver that this one replaces; a pod stops sooner */
+#define STATE_RETRY (100 * CLOCK_MS)
 
 struct program {
     const struct hostpath_flags *flags;
@@ -78,15 +81,49 @@ static int empty_trash(void *state, struct stop *stop, struct err *err)
     return state_empty_trash(state, err);
 }
 
+/* The path of --holder-program; NULL = the holder is not ours to start. */
+static char *find_holder_program(const struct hostpath_flags *flags)
+{
+    char self[PATH_MAX];
+    if (!str_eq(flags->holder_program, HOSTPATH_HOLDER_AUTO))
+        return str_empty(flags->holder_program) ? NULL : mem_strdup(flags->holder_program);
+    const ssize_t len = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    self[len > 0 ? len : 0] = '\0';
+    const char *slash = strrchr(self, '/');
+    if (slash == NULL)
+        return NULL;
+    auto_free char *path = mem_printf("%.*s/berth-holder", (int)(slash - self), self);
+    return access(path, X_OK) == 0 ? mem_take(path) : NULL;
+}
+
 static void make_holder_client(struct program *program, bool fuse_present)
 {
     const struct hostpath_flags *flags = program->flags;
-    const struct holder_client_options options = {
-        .socket = flags->holder_socket,
-        .holder_program = str_empty(flags->holder_program) ? NULL : flags->holder_program,
-        .fuse_program = str_empty(flags->fuse_program) ? NULL : flags->fuse_program};
+    auto_free char *holder_program = find_holder_program(flags);
+    const struct holder_client_options options = {.socket = flags->holder_socket,
+                                                  .holder_program = holder_program,
+                                                  .fuse_program =
+                                                      str_empty(flags->fuse_program) ? NULL : flags->fuse_program};
     if (fuse_present)
         program->driver.holder = holder_client_new(&options);
+}
+
+/* In a rolling update the old driver may still be ending. */
+static int open_state(const struct program *program, struct clock *clock, struct state **state, struct err *err)
+{
+    const char *directory = program->flags->state_directory;
+    const int64_t deadline = clock_mono(clock) + STATE_PATIENCE;
+    for (bool told = false; state_open(directory, state, err) < 0; told = true) {
+        if (!err_is(err, ERR_EXISTS) || clock_mono(clock) >= deadline)
+            return -1;
+        if (!told)
+            log_info("Another driver uses the state directory: waiting for it to end", kv_str("directory", directory),
+                     kv_duration("atMost", STATE_PATIENCE));
+        if (stop_sleep(program->stop, clock, STATE_RETRY))
+            return -1;
+        err_clear(err);
+    }
+    return 0;
 }
 
 static int open_driver(struct program *program, struct err *err)
@@ -95,7 +132,7 @@ static int open_driver(struct program *program, struct err *err)
     const bool fuse_present = access("/dev/fuse", F_OK) == 0;
     *driver = (struct hostpath){.clock = clock_real(), .rng = rng_real()};
     if (hostpath_options_read(program->flags, fuse_present, &driver->options, err) < 0 ||
-        state_open(program->flags->state_directory, &driver->state, err) < 0)
+        open_state(program, driver->clock, &driver->state, err) < 0)
         return -1;
     if (driver->options.fuse_missing)
         log_warn("This node has no /dev/fuse: volumes without a backend get the fallback",

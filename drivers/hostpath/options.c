@@ -56,8 +56,10 @@ static const struct flag flags[] = {
      .offset = FIELD(holder_socket)},
     {.name = "holder-program",
      .type = FLAG_STRING,
+     .default_value = HOSTPATH_HOLDER_AUTO,
      .group = "Volumes",
-     .help = "The berth-holder to start when nobody listens on --holder-socket; empty = it runs on its own.",
+     .help = "The berth-holder to start when nobody listens on --holder-socket; auto = the one beside this program, if "
+             "there is one; empty = it runs on its own, as in a cluster, where it must outlive the driver's container.",
      .offset = FIELD(holder_program)},
     {.name = "fuse-program",
      .type = FLAG_STRING,

@@ -13,6 +13,8 @@
 /* The peer driver's key, so that its volumes can move here. */
 #define HOSTPATH_TOPOLOGY_KEY "topology.hostpath.csi/node"
 
+#define HOSTPATH_HOLDER_AUTO "auto" /* --holder-program: the one beside this program */
+
 struct hostpath_pool { /* --capacity kind=quantity */
     char *kind;
     int64_t bytes;

@@ -131,6 +131,8 @@ static int need_staged(struct hostpath *driver, const struct volume *volume,
     bool staged = false;
     if (*request->staging_target_path == '\0')
         return csi_fail(err, CSI_FAILED_PRECONDITION, "staging_target_path is missing in the request");
+    if (str_eq(request->staging_target_path, request->target_path))
+        return csi_fail(err, CSI_INVALID_ARGUMENT, "target_path is the staging_target_path");
     if (volume->staging_path == NULL)
         return csi_fail(err, CSI_FAILED_PRECONDITION, "volume %s is not staged", volume->id);
     if (!str_eq(volume->staging_path, request->staging_target_path))
@@ -240,9 +242,14 @@ static int make_ephemeral(struct hostpath *driver, struct volume *volume, struct
     return -1;
 }
 
+static int unmount_ephemeral(struct hostpath *driver, const struct volume *volume, const char *target, struct err *err)
+{
+    return backend_of(volume)->detach(driver, volume, target, err) < 0 ? -1 : mount_target_remove(target, err);
+}
+
 static int remove_ephemeral(struct hostpath *driver, const struct volume *volume, const char *target, struct err *err)
 {
-    if (backend_of(volume)->detach(driver, volume, target, err) < 0 || mount_target_remove(target, err) < 0)
+    if (unmount_ephemeral(driver, volume, target, err) < 0)
         return -1;
     usage_forget(driver->usage, volume->id);
     return state_delete_volume(driver->state, volume->id, err);
@@ -264,10 +271,11 @@ static int publish_ephemeral(struct hostpath *driver, const Csi__V1__NodePublish
 {
     auto_volume struct volume *volume = state_volume(driver->state, request->volume_id);
     auto_mount_options struct mount_options options = {0};
+    const bool known = volume != NULL;
     bool published = false;
-    if (volume != NULL && !volume->ephemeral)
+    if (known && !volume->ephemeral)
         return csi_fail(err, CSI_INVALID_ARGUMENT, "volume %s is not an inline volume", volume->id);
-    if (volume != NULL) {
+    if (known) {
         if (volume->target_count > 0 && volume_find_target(volume, request->target_path) == NULL)
             return csi_fail(err, CSI_FAILED_PRECONDITION, "inline volume %s is already published at %s", volume->id,
                             volume->targets[0].path);
@@ -288,8 +296,10 @@ static int publish_ephemeral(struct hostpath *driver, const Csi__V1__NodePublish
     }
     if (mount_ephemeral(driver, volume, request, &options, err) == 0)
         return 0;
+    /* a pod may have written to one that was there before: its mount goes, its data only with NodeUnpublishVolume */
     auto_err struct err ignored = {0};
-    if (remove_ephemeral(driver, volume, request->target_path, &ignored) < 0)
+    if ((known ? unmount_ephemeral(driver, volume, request->target_path, &ignored)
+               : remove_ephemeral(driver, volume, request->target_path, &ignored)) < 0)
         log_error("Cannot undo a failed publish", kv_str("volume", volume->id), kv_err(&ignored));
     return -1;
 }

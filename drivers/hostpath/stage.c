@@ -81,6 +81,8 @@ static int check_request(struct hostpath *driver, const struct volume *volume,
     if ((request->volume_capability->access_type_case == CSI__V1__VOLUME_CAPABILITY__ACCESS_TYPE_BLOCK) !=
         volume->block)
         return csi_fail(err, CSI_INVALID_ARGUMENT, "volume %s has the other access type", volume->id);
+    if (volume->ephemeral)
+        return csi_fail(err, CSI_INVALID_ARGUMENT, "volume %s is an inline volume, which is not staged", volume->id);
     if (driver->options.attach && !volume->attached)
         return csi_fail(err, CSI_FAILED_PRECONDITION, "volume %s is not attached to this node", volume->id);
     return 0;

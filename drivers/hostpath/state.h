@@ -24,13 +24,13 @@
 #include <stdint.h>
 
 struct state;
-/* Locks the directory (a second driver is refused), makes what is missing, loads the records, moves to the trash what
- * has none, and removes snapshots whose group is incomplete. */
+/* Locks the directory (a second driver is refused: ERR_EXISTS), makes what is missing, loads the records, moves to the
+ * trash what has none, and removes snapshots whose group is incomplete. */
 int state_open(const char *directory, struct state **state, struct err *err);
 void state_close(struct state *state);
 int state_directory_fd(const struct state *state);
 const char *state_directory(const struct state *state);
-/* Removes what lay in the trash at the start; may take long. The first error ends it. Once. */
+/* Removes what lay in the trash at the start; may take long. Goes on after an error and tells the first one. Once. */
 int state_empty_trash(struct state *state, struct err *err);
 
 /* Ids that may name a record: safe as a file name, at most 128 bytes, no dot first. */

@@ -129,8 +129,14 @@ int state_note_trash(struct state *state, struct err *err)
 
 int state_empty_trash(struct state *state, struct err *err)
 {
-    for (size_t i = 0; i < state->left.len; i++)
-        if (file_remove_tree_at(state->trash, state->left.items[i], err) < 0)
-            return -1;
-    return 0;
+    int result = 0;
+    for (size_t i = 0; i < state->left.len; i++) {
+        auto_err struct err one = {0};
+        if (file_remove_tree_at(state->trash, state->left.items[i], &one) == 0)
+            continue;
+        if (result == 0) /* the rest is not kept for one that an immutable file holds */
+            err_move(err, &one);
+        result = -1;
+    }
+    return result;
 }

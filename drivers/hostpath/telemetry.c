@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "drivers/hostpath/telemetry.h"
 
+#include "drivers/common/call_metrics.h"
 #include "drivers/hostpath/capacity.h"
 #include "lib/base/mem.h"
 #include "lib/observe/http.h"
@@ -14,14 +15,6 @@ struct telemetry {
     struct observe_http *http; /* NULL = nobody serves them */
 };
 
-static const struct metric_family operations = {
-    .name = "csi_plugin_operations_seconds",
-    .help = "Container Storage Interface operation duration with gRPC error code status total.",
-    .type = METRIC_HISTOGRAM,
-    .labels = {"driver_name", "grpc_status_code", "method_name"},
-    .buckets = metric_buckets_operation,
-    .bucket_count = METRIC_BUCKETS_OPERATION_COUNT,
-};
 static const struct metric_family volumes = {
     .name = "berth_hostpath_volumes",
     .help = "Volumes by backend and access type.",
@@ -95,19 +88,18 @@ static int check_state(void *arg, struct err *err)
 void telemetry_call_finished(void *arg, const struct csi_method *method, int code, double seconds)
 {
     struct telemetry *telemetry = arg;
-    metric_observe(telemetry->metrics, &operations, seconds,
-                   (const char *const[]){telemetry->driver->options.name, csi_code_name(code), method->path});
+    call_metrics_observe(telemetry->metrics, telemetry->driver->options.name, method, code, seconds);
 }
 
 struct telemetry *telemetry_new(struct hostpath *driver, const char *address, struct err *err)
 {
-    static const struct metric_family *const families[] = {&operations, &volumes,   &promised,
-                                                           &snapshots,  &available, &jobs};
+    static const struct metric_family *const families[] = {&volumes, &promised, &snapshots, &available, &jobs};
     struct telemetry *telemetry = mem_new(struct telemetry);
     telemetry->driver = driver;
     telemetry->metrics = metrics_new();
     for (size_t i = 0; i < ARRAY_LEN(families); i++)
         metrics_register(telemetry->metrics, families[i]);
+    call_metrics_register(telemetry->metrics);
     metrics_register_process(telemetry->metrics);
     metrics_on_scrape(telemetry->metrics, collect, telemetry);
     if (str_empty(address))

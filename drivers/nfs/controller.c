@@ -101,13 +101,21 @@ static void fill_volume(const struct creation *creation, const struct record *re
     CSI_MAP_ADD(arena, volume, volume_context, "subDir", record->sub_dir);
 }
 
-/* An interrupted deletion under the same name is finished before the name is used again. */
+/* An interrupted deletion under the same name is finished before the name is used again, and a creation that never came
+ * to an end, so that nobody knows of it, gives way to one that asks for something else. */
 static int load_existing(struct nfs_driver *driver, struct area *area, const struct creation *creation,
-                         struct record *existing, struct err *err)
+                         const Csi__V1__CapacityRange *range, struct record *existing, struct err *err)
 {
     int found = record_load(area, &area->volumes, creation->wanted.id, existing, err);
-    if (found <= 0 || (existing->state != RECORD_DELETING && existing->state != RECORD_ARCHIVING))
+    if (found <= 0)
         return found;
+    if (existing->state != RECORD_DELETING && existing->state != RECORD_ARCHIVING) {
+        if (check_existing(existing, &creation->wanted, range, err) == 0)
+            return 1;
+        if (existing->state != RECORD_CREATING)
+            return -1;
+        err_clear(err);
+    }
     record_clear(existing);
     return lifecycle_delete(driver, area->share, &creation->handle, err);
 }
@@ -123,10 +131,8 @@ static int create_on(struct nfs_driver *driver, struct share *share, struct crea
         return -1;
     if (source_read(driver, request->volume_content_source, wanted, &source, err) < 0)
         return -1;
-    int found = load_existing(driver, &area, creation, &existing, err);
+    int found = load_existing(driver, &area, creation, request->capacity_range, &existing, err);
     if (found < 0)
-        return -1;
-    if (found > 0 && check_existing(&existing, wanted, request->capacity_range, err) < 0)
         return -1;
     if (found > 0 && existing.state == RECORD_READY) {
         wanted->capacity = existing.capacity;

@@ -5,6 +5,7 @@
  *     delete    record (deleting) → rename to trash/ID → release of the place → prune → remove trash/ID → record gone
  *     archive   record (archiving, where to) → rename there → release → prune → record gone
  *     retain    release → prune → record gone
+ *     never ready and not made by us: as retain, whatever the policy
  *
  * While the place is claimed by the volume and trash/ID is absent, what is at its path is its directory; once renamed
  * it is never touched again, even if another volume is given the same path meanwhile.
@@ -161,6 +162,13 @@ static int delete_by_policy(struct nfs_driver *driver, struct area *area, struct
         place_look(area, record->sub_dir, record->id, &place, err) < 0)
         return -1;
     nfs_outlive_call(area->share);
+    if (record->state == RECORD_CREATING) {
+        struct removal removal = {0};
+        if (remove_tree(area->share, &area->incoming, record->id, &removal, err) < 0)
+            return -1;
+        if (!place.made) /* it was somebody's before: we were only about to look at it */
+            return finish(area, record, err);
+    }
     if (place.claimed && place.others.len > 0) { /* the last one out removes it */
         log_info("Another volume lives in the same directory: it stays", kv_str("volume", record->id),
                  kv_str("directory", record->sub_dir), kv_str("other", place.others.items[0]));

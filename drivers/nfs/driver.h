@@ -25,6 +25,7 @@ struct nfs_options {
     struct share_location where; /* --server, --share: of classes that do not say, and what is listed; may be empty */
 };
 
+struct metrics;
 struct monitor;
 struct nfs_driver {
     struct nfs_options options;
@@ -32,6 +33,7 @@ struct nfs_driver {
     struct rng *rng;
     struct keylock *locks;
     struct stop *stop;
+    struct metrics *metrics;
     struct monitor *monitor; /* of the volumes on this node; NULL on a controller */
 };
 

@@ -71,7 +71,8 @@ char *handle_clean_path(const char *path, const char *what, struct err *err)
             csi_fail(err, CSI_INVALID_ARGUMENT, "%s has an element of more than %d bytes", what, ELEMENT_BYTES);
             return NULL;
         }
-        if (out.len == 0 && strcmp(part, RESERVED_DIRECTORY) == 0) {
+        /* on any level: an export may lie below another one */
+        if (strcmp(part, RESERVED_DIRECTORY) == 0) {
             csi_fail(err, CSI_INVALID_ARGUMENT, "%s may not be in %s, the driver's own directory", what,
                      RESERVED_DIRECTORY);
             return NULL;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "drivers/common/call_metrics.h"
 #include "drivers/nfs/driver.h"
 #include "drivers/nfs/fuse_fs.h"
 #include "drivers/nfs/monitor.h"
@@ -208,9 +209,18 @@ static int configure(const struct options *options, struct nfs_driver *driver, s
     return read_mode(options->mode, &to->mode, err) < 0 ? -1 : read_export(options, &to->where, err);
 }
 
+static void call_finished(void *arg, const struct csi_method *method, int code, double seconds)
+{
+    const struct nfs_driver *driver = arg;
+    call_metrics_observe(driver->metrics, driver->options.name, method, code, seconds);
+}
+
 static struct csi_server *make_server(const struct options *options, struct nfs_driver *driver, struct err *err)
 {
-    struct csi_server_options server_options = {.endpoint = options->endpoint, .max_id_bytes = HANDLE_FOREIGN_BYTES};
+    struct csi_server_options server_options = {.endpoint = options->endpoint,
+                                                .max_id_bytes = HANDLE_FOREIGN_BYTES,
+                                                .on_finished = call_finished,
+                                                .arg = driver};
     struct csi_server *server = csi_server_new(&server_options, err);
     if (server == NULL)
         return NULL;
@@ -254,18 +264,23 @@ static int serve(const struct options *options, struct nfs_driver *driver, struc
 
 static int observe(const struct options *options, struct metrics *metrics, struct observe_http **http, struct err *err)
 {
+    call_metrics_register(metrics);
+    metrics_register_process(metrics);
     if (str_empty(options->http_endpoint))
         return 0;
-    metrics_register_process(metrics);
     *http = observe_http_new(metrics, "/metrics");
     return observe_http_start(*http, options->http_endpoint, err);
 }
 
 static int run(const struct options *options, const char *self, struct stop *stop, struct err *err)
 {
-    struct nfs_driver driver = {
-        .clock = clock_real(), .rng = rng_real(), .stop = stop, .locks = keylock_new(), .options = {.program = self}};
     struct metrics *metrics = metrics_new();
+    struct nfs_driver driver = {.clock = clock_real(),
+                                .rng = rng_real(),
+                                .stop = stop,
+                                .locks = keylock_new(),
+                                .metrics = metrics,
+                                .options = {.program = self}};
     struct observe_http *http = NULL;
     int result = configure(options, &driver, err);
     if (result == 0)

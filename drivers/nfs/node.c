@@ -198,6 +198,24 @@ static int mount_volume(struct nfs_driver *driver, struct staged *staged, const 
     return -1;
 }
 
+/* A target of the volume besides `except` (may be NULL): another mount of what is mounted at its staging path. The
+ * caller's; NULL when there is none, or with err set. */
+static char *find_target(const char *staging, const char *except, struct err *err)
+{
+    auto_mounts struct mount_list list = {0};
+    if (mount_list_read(&list, err) < 0)
+        return NULL;
+    const struct mount_entry *base = mount_list_find(&list, staging);
+    auto_free char *own = except != NULL ? mount_path_resolve(except) : NULL;
+    for (size_t i = 0; base != NULL && i < list.len; i++) {
+        const struct mount_entry *other = &list.items[i];
+        if (other->major == base->major && other->minor == base->minor && str_eq(other->root, base->root) &&
+            !str_eq(other->mount_point, base->mount_point) && !str_eq(other->mount_point, own))
+            return mem_strdup(other->mount_point);
+    }
+    return NULL;
+}
+
 /* ---- staging
  * ---------------------------------------------------------------------------------------------------------- */
 
@@ -258,12 +276,18 @@ static int node_unstage_volume(void *arg, const Csi__V1__NodeUnstageVolumeReques
     auto_keylock struct keylock_hold hold = {0};
     auto_staged struct staged staged = {0};
     (void)reply;
-    if (check_path(request->staging_target_path, "staging path", err) < 0 ||
-        keylock_exclusive(driver->locks, "volume", request->volume_id, &hold, err) < 0 ||
-        mount_remove(request->staging_target_path, err) < 0)
+    const char *path = request->staging_target_path;
+    if (check_path(path, "staging path", err) < 0 ||
+        keylock_exclusive(driver->locks, "volume", request->volume_id, &hold, err) < 0)
         return -1;
-    if (monitor_find(driver->monitor, request->volume_id, &staged) == 0 ||
-        !str_eq(staged.path, request->staging_target_path))
+    const bool known = monitor_find(driver->monitor, request->volume_id, &staged) != 0 && str_eq(staged.path, path);
+    /* for the kernel two volumes in one directory are one file system: their targets cannot be told apart */
+    auto_free char *target = known && staged.mounter == MOUNTER_FUSE ? find_target(path, NULL, err) : NULL;
+    if (target != NULL)
+        return csi_fail(err, CSI_FAILED_PRECONDITION, "volume %s is still published at %s", request->volume_id, target);
+    if (err->code != ERR_NONE || mount_remove(path, err) < 0)
+        return -1;
+    if (!known)
         return 0;
     if (monitor_remove(driver, request->volume_id, err) < 0)
         return -1;
@@ -274,25 +298,15 @@ static int node_unstage_volume(void *arg, const Csi__V1__NodeUnstageVolumeReques
 /* ---- publishing
  * ------------------------------------------------------------------------------------------------------- */
 
-/* Other targets of the volume: further mounts of the file system that is mounted at its staging path. */
 static int check_single(const char *volume_id, const char *staging, const char *target, int mode, struct err *err)
 {
-    auto_mounts struct mount_list list = {0};
     if (mode != CSI__V1__VOLUME_CAPABILITY__ACCESS_MODE__MODE__SINGLE_NODE_SINGLE_WRITER)
         return 0;
-    if (mount_list_read(&list, err) < 0)
-        return -1;
-    const struct mount_entry *base = mount_list_find(&list, staging);
-    auto_free char *own = mount_path_resolve(target);
-    for (size_t i = 0; base != NULL && i < list.len; i++) {
-        const struct mount_entry *other = &list.items[i];
-        if (other->major == base->major && other->minor == base->minor && str_eq(other->root, base->root) &&
-            !str_eq(other->mount_point, base->mount_point) && !str_eq(other->mount_point, own))
-            return csi_fail(err, CSI_FAILED_PRECONDITION,
-                            "volume %s is already published at %s and allows one target only", volume_id,
-                            other->mount_point);
-    }
-    return 0;
+    auto_free char *other = find_target(staging, target, err);
+    if (other != NULL)
+        return csi_fail(err, CSI_FAILED_PRECONDITION, "volume %s is already published at %s and allows one target only",
+                        volume_id, other);
+    return err->code == ERR_NONE ? 0 : -1;
 }
 
 /* 1 = published already as asked for. */

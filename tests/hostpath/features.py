@@ -469,6 +469,8 @@ def test_inline_volume(s):
     s.fails(INVALID_ARGUMENT, "NodePublishVolume", **{**request, "volume_id": "../../etc"})
     for _i in range(3):
         s.call("NodePublishVolume", **request)
+    s.fails(INVALID_ARGUMENT, "NodeStageVolume", volume_id=vid, staging_target_path=s.staging,
+            volume_capability=s.cap())
     with open(os.path.join(s.target, "file"), "w", encoding="ascii") as f:
         f.write("x")
     usage = s.call("NodeGetVolumeStats", volume_id=vid, volume_path=s.target)["usage"][0]
@@ -481,6 +483,34 @@ def test_inline_volume(s):
     s.call("NodeUnpublishVolume", volume_id=vid, target_path=s.target)
     s.call("NodeUnpublishVolume", volume_id=vid, target_path=s.target)
     expect(not os.path.lexists(s.target), "the target is left")
+    expect(not os.path.exists(content_of(s.run, {"volume_id": vid})), "the data is left")
+
+
+@test(*TREES)
+def test_inline_volume_outlives_a_mount_that_fails(s):
+    """What a pod has written stays when its lost mount cannot be made again at once."""
+    vid = "csi-" + "fedcba9876543210" * 4
+    request = {"volume_id": vid, "target_path": s.target, "volume_capability": s.cap(),
+               "volume_context": {"csi.storage.k8s.io/ephemeral": "true", "backend": s.driver.backend}}
+    s.call("NodePublishVolume", **request)
+    with open(os.path.join(s.target, "file"), "w", encoding="ascii") as f:
+        f.write("x")
+    subprocess.run(["umount", s.target], check=True)
+    parent = os.path.dirname(s.target)
+    os.rename(parent, parent + ".away")
+    s.fails(None, "NodePublishVolume", **request)
+    os.rename(parent + ".away", parent)
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            s.call("NodePublishVolume", **request)
+            break
+        except RpcError as e:
+            # what was unmounted from behind may take a moment to end
+            expect(time.monotonic() < deadline, f"{e}")
+            time.sleep(0.1)
+    expect(os.path.exists(os.path.join(s.target, "file")), "the file is gone")
+    s.call("NodeUnpublishVolume", volume_id=vid, target_path=s.target)
     expect(not os.path.exists(content_of(s.run, {"volume_id": vid})), "the data is left")
 
 
@@ -647,6 +677,9 @@ def test_paths_and_ids_from_outside(s):
     os.mkdir(outside)
     os.symlink(outside, s.target)
     s.stage(volume, {})
+    # it would be unmounted first, and the host's bare directory given to the pod
+    s.fails(INVALID_ARGUMENT, "NodePublishVolume", **{**s.publish_request(volume, {}), "target_path": s.staging})
+    expect(is_mounted(s.staging), "the staged mount is gone")
     s.fails(None, "NodePublishVolume", **s.publish_request(volume, {}))
     expect(not is_mounted(outside), "a symlink was followed")
     if os.path.islink(s.target):
@@ -654,15 +687,65 @@ def test_paths_and_ids_from_outside(s):
 
 
 @test("plain")
+def test_trash_is_emptied_around_what_cannot_be_removed(s):
+    volume = s.create()
+    stuck = content_of(s.run, volume, "data", "stuck")
+    with open(stuck, "w", encoding="ascii"):
+        pass
+    if subprocess.run(["chattr", "+i", stuck], check=False, capture_output=True).returncode != 0:
+        raise Skip("no immutable files here")
+    s.fails(None, "DeleteVolume", volume_id=volume["volume_id"])
+    s.call("DeleteVolume", volume_id=volume["volume_id"])
+    trash = os.path.join(s.run.directory, "state", "trash")
+    left = os.listdir(trash)
+    expect(len(left) == 1, f"{left}")
+    try:
+        for number in range(20):
+            os.makedirs(os.path.join(trash, f"{number:02}", "data"))
+        restart(s.run)
+        refresh(s)
+        deadline = time.monotonic() + 10
+        while os.listdir(trash) != left:
+            expect(time.monotonic() < deadline, f"{os.listdir(trash)}")
+            time.sleep(0.05)
+    finally:
+        subprocess.run(["chattr", "-i", os.path.join(trash, left[0], "data", "stuck")], check=True)
+    restart(s.run)
+    refresh(s)
+
+
+def start_second(s, socket_path):
+    """Another driver on the same state directory."""
+    return subprocess.Popen([s.run.program("berth-hostpath"), "--endpoint=unix://" + socket_path, "--nodeid=node-1",
+                             "--statedir=" + os.path.join(s.run.directory, "state"), "--enable-attach"],
+                            stderr=subprocess.PIPE, text=True)
+
+
+@test("plain")
 def test_second_driver_is_refused_and_state_is_private(s):
-    second = subprocess.run([s.run.program("berth-hostpath"), "--endpoint=unix://" + s.base + "/other.sock",
-                             "--nodeid=x", "--statedir=" + os.path.join(s.run.directory, "state")],
-                            capture_output=True, text=True, check=False, timeout=20)
-    expect(second.returncode == 1 and "another driver uses it" in second.stderr, second.stderr)
+    with start_second(s, s.base + "/other.sock") as second:
+        _out, text = second.communicate(timeout=60)
+    expect(second.returncode == 1 and "another driver uses it" in text, text)
+    expect(text.count("waiting for it to end") == 1, text)
+    expect(not os.path.exists(s.base + "/other.sock"), "it listened all the same")
     for name in ("records", "volumes", "snapshots", "trash"):
         mode = os.stat(os.path.join(s.run.directory, "state", name)).st_mode
         expect(stat.S_IMODE(mode) == 0o700, f"{name} has mode {mode:o}")
     expect(stat.S_IMODE(os.stat(s.run.socket).st_mode) == 0o600, "the socket is not private")
+
+
+@test("plain")
+def test_successor_waits_for_the_old_driver(s):
+    """A rolling update: the new driver is started while the old one still ends."""
+    volume = s.create()
+    old, s.run.process = s.run.process, start_second(s, s.run.socket)
+    expect("waiting for it to end" in s.run.process.stderr.readline(), "it did not wait")
+    old.terminate()
+    expect(old.wait(20) == 0, "the old driver's exit status")
+    s.run.connection.close()
+    s.run.connection = Connection(s.run.program("csi-call"), s.run.socket)
+    refresh(s)
+    expect([e["volume"]["volume_id"] for e in s.volumes()] == [volume["volume_id"]], "the volume is not there")
 
 
 @test("plain")

@@ -323,6 +323,8 @@ def test_publish_rules(context):
         reader = {"mount": {}, "access_mode": {"mode": "MULTI_NODE_READER_ONLY"}}
         rox = nfs.publish(volume, "rox", capability=reader)
         equal(refused(rox + "/y"), errno.EROFS)
+        with fails("FAILED_PRECONDITION", "still published"):  # it would count as unused, and might be scrubbed
+            nfs.unstage(volume)
         for name in ("target", "ro", "rox"):
             nfs.unpublish(volume, name)
             nfs.unpublish(volume, name)

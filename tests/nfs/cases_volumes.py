@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """CreateVolume, DeleteVolume and the policies, on the export as this machine sees it."""
 import contextlib
+import json
 import os
+import socket
 import stat
 import time
+import urllib.request
 
 from checks import equal, fails, leftovers, names, record, write
 from driver import CallError, Driver, MOUNT
@@ -375,3 +378,49 @@ def test_lists(context):
         for volume_id in made:
             nfs.delete(volume_id)
         equal(nfs.call("ListVolumes").get("entries", []), [])
+
+
+def test_calls_are_counted(context):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with driver(context, "--http-endpoint=" + address) as nfs:
+        nfs.delete(nfs.create("pvc-m", context.parameters())["volume_id"])
+        with fails("INVALID_ARGUMENT"):
+            nfs.create("", context.parameters())
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as reply:
+            text = reply.read().decode()
+    for code, method in (("OK", "CreateVolume"), ("InvalidArgument", "CreateVolume"), ("OK", "DeleteVolume")):
+        line = (f'csi_plugin_operations_seconds_count{{driver_name="nfs.csi.berth",grpc_status_code="{code}",'
+                f'method_name="/csi.v1.Controller/{method}"}} 1')
+        assert line in text, f"{line} is not in {text}"
+
+
+def test_a_creation_that_failed_is_in_nobodys_way(context):
+    """Its record stays for the next try, which may ask for another directory by then."""
+    export = context.path()
+    os.mkdir(export + "/elsewhere")
+    os.symlink("elsewhere", export + "/link")
+    with driver(context) as nfs:
+        with fails("INTERNAL", "link/x"):
+            nfs.create("pvc-f", context.parameters(subDir="link/x"))
+        volume = nfs.create("pvc-f", context.parameters(subDir="good"))
+        equal(names(export), ["elsewhere", "good", "link"])
+        equal(names(export + "/elsewhere"), [])
+        nfs.delete(volume["volume_id"])
+        equal(leftovers(export), [])
+
+
+def test_a_creation_cut_short_owns_only_what_it_made(context):
+    """What a driver that was killed between the claim and the look at the directory leaves."""
+    export = context.path()
+    write(export + "/given/file")
+    with driver(context) as nfs:
+        volume = nfs.create("pvc-g", context.parameters(subDir="given", onDelete="retain"))
+        path = export + "/.berth/volumes/pvc-g.json"
+        given = {**record(export, "pvc-g"), "state": "creating", "onDelete": "delete"}
+        with open(path, "w", encoding="utf-8") as out:
+            json.dump(given, out)
+        nfs.delete(volume["volume_id"])
+        equal(names(export + "/given"), ["file"])
+        equal(leftovers(export), [])

@@ -32,8 +32,7 @@ class Hostpath:
         os.makedirs(os.path.join(run.directory, "holder"), mode=0o700, exist_ok=True)
         return run.spawn("berth-hostpath", "--endpoint=unix://" + run.socket, "--nodeid=node-1",
                          "--statedir=" + os.path.join(run.directory, "state"), "--enable-attach", "--attach-limit=20",
-                         "--holder-socket=" + os.path.join(run.directory, "holder", "h.sock"),
-                         "--holder-program=" + run.program("berth-holder"), "--allow-overcommit",
+                         "--holder-socket=" + os.path.join(run.directory, "holder", "h.sock"), "--allow-overcommit",
                          "--enable-controller-modify-volume", "--accepted-mutable-parameter-names=iops,throughput",
                          "-v=5")
 

@@ -98,8 +98,9 @@ static void test_safe_paths(void **arg)
     static const struct {
         const char *path;
         bool safe;
-    } table[] = {{"/a/b", true}, {"/", true},        {"/a/..b/c", true}, {"/a/...", true}, {"a/b", false}, {"", false},
-                 {NULL, false},  {"/a/../b", false}, {"/..", false},     {"/a/.", false},  {"/./a", false}};
+    } table[] = {{"/a/b", true},     {"/", false},   {"//", false},   {"/a/..b/c", true},
+                 {"/a/...", true},   {"a/b", false}, {"", false},     {NULL, false},
+                 {"/a/../b", false}, {"/..", false}, {"/a/.", false}, {"/./a", false}};
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
         assert_int_equal(mount_path_is_safe(table[i].path), table[i].safe);
 }

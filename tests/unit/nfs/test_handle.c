@@ -61,7 +61,9 @@ static void test_refuses_what_is_none(void **state)
         "srv#export#..#u#",        /* out of the share */
         "srv#export#a/../../b#u#",
         "srv#../export#a#u#",
-        "srv#export#.berth/volumes#u#", /* our own files */
+        "srv#export#.berth/volumes#u#",      /* our own files */
+        "srv#export/.berth#volumes#u#",      /* the same */
+        "srv#export#team/.berth/volumes#u#", /* those of another export below this one */
         "srv#export#a#u#burn",
         "srv#export#a#u#delete#c", /* a sixth element of somebody else */
         "srv#export#a#u#delete#b,v5",
