@@ -10,7 +10,6 @@
 
 #define FIRST_DELAY (500 * CLOCK_MS)
 #define MAX_DELAY (122 * CLOCK_SECOND)
-#define PAUSE FIRST_DELAY
 
 struct operation {
     bool running;
@@ -86,7 +85,7 @@ static void end_locked(struct operations *operations, const char *name, enum ope
         if (operation->delay > MAX_DELAY)
             operation->delay = MAX_DELAY;
     }
-    operation->not_before = clock_mono(operations->clock) + (end == OPERATION_FAILED ? operation->delay : PAUSE);
+    operation->not_before = clock_mono(operations->clock) + (end == OPERATION_FAILED ? operation->delay : OPERATION_PAUSE_TIME);
 }
 
 enum operation_start operations_begin(struct operations *operations, const char *name)

@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#define OPERATION_PAUSE_TIME (100 * CLOCK_MS)
+
 struct operations;
 /* What an operation's function returns. */
 enum operation_end {

@@ -30,8 +30,17 @@ static bool is_in_use(struct controller *controller, const struct kube_volume *v
     return true;
 }
 
-/* A failure has no back-off, as upstream: the next sync tries again. But the phase that tells of it is news of the
- * volume to us as well, and is not what to try again for. */
+/* A failure has no back-off, as upstream: the next sync tries again, and the first failure, which writes the phase, is
+ * followed by one. There is a pause between them, or the phase would hardly be seen. */
+static enum operation_end fail(struct controller *controller, struct kube_volume **volume, const char *text,
+                               struct err *err)
+{
+    bool first = !str_eq((*volume)->phase, PHASE_FAILED);
+    if (write_volume_failed(&controller->writer, volume, "VolumeFailedRecycle", text, err) == 0 && first)
+        kube_queue_add_after(controller->volumes, (*volume)->object.meta.name, 2 * OPERATION_PAUSE_TIME);
+    return OPERATION_PAUSE;
+}
+
 static enum operation_end recycle(struct controller *controller, const struct kube_volume *captured, struct err *err)
 {
     auto_unref struct kube_volume *volume = NULL;
@@ -41,11 +50,8 @@ static enum operation_end recycle(struct controller *controller, const struct ku
     if (is_in_use(controller, volume))
         return OPERATION_DONE;
     const struct controller_plugin *plugin = profile_plugin_by_source(&controller->view.profile, volume);
-    if (plugin == NULL || !plugin->recycles) {
-        write_volume_failed(&controller->writer, &volume, "VolumeFailedRecycle",
-                            "No recycler plugin found for the volume!", err);
-        return OPERATION_PAUSE;
-    }
+    if (plugin == NULL || !plugin->recycles)
+        return fail(controller, &volume, "No recycler plugin found for the volume!", err);
     const struct recycler_template *recycler =
         volume->source == KUBE_SOURCE_NFS ? controller->recycler_nfs : controller->recycler_host_path;
     struct recycler_run run = {.client = controller->client, .events = controller->events, .stop = controller->stop};
@@ -54,8 +60,7 @@ static enum operation_end recycle(struct controller *controller, const struct ku
         if (err_is(&failure, ERR_CANCELLED))
             return OPERATION_DONE;
         auto_free char *text = mem_printf("Recycle failed: %s", err_text(&failure));
-        write_volume_failed(&controller->writer, &volume, "VolumeFailedRecycle", text, err);
-        return OPERATION_PAUSE;
+        return fail(controller, &volume, text, err);
     }
     kube_event_object(controller->events, &volume->object, KUBE_EVENT_NORMAL, "VolumeRecycled", "Volume recycled");
     write_unbind(&controller->writer, &volume, err); /* failed: it is recycled once more */

@@ -61,7 +61,7 @@ static void test_pause(void **state)
     for (int i = 0; i < 3; i++) {
         assert_int_equal(operations_begin(operations, "a"), OPERATION_STARTED);
         operations_end(operations, "a", OPERATION_PAUSE);
-        clock_fake_advance(clock, 500 * CLOCK_MS - 1);
+        clock_fake_advance(clock, OPERATION_PAUSE_TIME - 1);
         assert_int_equal(operations_begin(operations, "a"), OPERATION_POSTPONED);
         clock_fake_advance(clock, 1);
     }
