@@ -73,32 +73,33 @@ static int delete_storage(struct controller *controller, const struct kube_volum
     return result;
 }
 
-/* The storage is gone: our finalizer, then the object. */
-static int delete_object(struct controller *controller, const struct kube_volume *volume, struct err *err)
+/* The storage is gone: our finalizer. */
+static int remove_finalizer(struct controller *controller, const struct kube_meta *meta, struct err *err)
 {
-    const struct kube_meta *meta = &volume->object.meta;
     auto_unref struct kube_object *object = NULL;
-    if (controller->view.profile.volume_finalizers) {
-        if (kube_get(controller->client, &kube_kind_volume, NULL, meta->name, &object, err) != 0)
-            return -1;
-        auto_strv struct strv finalizers = {0};
-        for (uint32_t i = 0; i < object->meta.finalizers.len; i++)
-            strv_add(&finalizers, object->meta.finalizers.items[i]);
-        if (str_eq(object->meta.uid, meta->uid) && strv_remove(&finalizers, KUBE_FINALIZER_CONTROLLER)) {
-            struct kube_volume *now = (struct kube_volume *)object;
-            int result =
-                write_volume(&controller->writer, &now, NULL, patch_volume_anneal(now, false, NULL, &finalizers), err);
-            object = &now->object;
-            if (result != 0)
-                return -1;
-        }
-    }
+    if (kube_get(controller->client, &kube_kind_volume, NULL, meta->name, &object, err) != 0)
+        return -1;
+    auto_strv struct strv finalizers = {0};
+    for (uint32_t i = 0; i < object->meta.finalizers.len; i++)
+        strv_add(&finalizers, object->meta.finalizers.items[i]);
+    if (!str_eq(object->meta.uid, meta->uid) || !strv_remove(&finalizers, KUBE_FINALIZER_CONTROLLER))
+        return 0;
+    struct kube_volume *now = (struct kube_volume *)object;
+    int result = write_volume(&controller->writer, &now, NULL, patch_volume_anneal(now, false, NULL, &finalizers), err);
+    object = &now->object;
+    if (result == 0)
+        return 0;
+    auto_free char *why = mem_strdup(kube_error_message(err));
+    return err_set(err, err->code, "persistent volume controller can't update finalizer: %s", why);
+}
+
+static void delete_object(struct controller *controller, const struct kube_meta *meta)
+{
     auto_err struct err delete_err = {0}; /* 404: taking the last finalizer away has deleted it */
     if (kube_delete(controller->client, &kube_kind_volume, NULL, meta->name, meta->uid, 0, &delete_err) != 0 &&
         !err_is(&delete_err, ERR_NOT_FOUND))
         log_warn("Cannot delete the volume whose storage was deleted", kv_str("volume", meta->name),
                  kv_err(&delete_err));
-    return 0;
 }
 
 static int delete_volume(struct controller *controller, struct kube_volume **captured, struct err *err)
@@ -110,8 +111,14 @@ static int delete_volume(struct controller *controller, struct kube_volume **cap
         return 0;
     if (volume->object.meta.deleting && !controller->view.profile.volume_finalizers)
         return 0;
-    if (delete_storage(controller, volume, err) == 0)
-        return delete_object(controller, volume, err);
+    const struct kube_meta *meta = &volume->object.meta;
+    if (delete_storage(controller, volume, err) == 0 &&
+        (!controller->view.profile.volume_finalizers || remove_finalizer(controller, meta, err) == 0)) {
+        delete_object(controller, meta);
+        return 0;
+    }
+    if (err_is(err, ERR_CONFLICT)) /* somebody else's write was quicker; no reason to speak of a failure */
+        return -1;
     auto_err struct err write_err = {0};
     if (write_volume_failed(&controller->writer, captured, "VolumeFailedDelete", err_text(err), &write_err) != 0)
         log_v(2, "Cannot tell of the failed deletion", kv_str("volume", volume->object.meta.name), kv_err(&write_err));

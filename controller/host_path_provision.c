@@ -109,7 +109,9 @@ static int check(struct provision_job *job, struct err *err)
                                  PLUGIN_HOST_PATH));
     const char *node = kube_annotation(&job->claim->object, KUBE_ANN_SELECTED_NODE);
     auto_unref struct kube_object *object = NULL;
-    if (!str_empty(node) && kube_get(controller->client, &kube_kind_node, NULL, node, &object, err) != 0) {
+    if (node != NULL && *node == '\0')
+        return refuse(job, err, mem_strdup("Failed to get target node: node \"\" not found"));
+    if (node != NULL && kube_get(controller->client, &kube_kind_node, NULL, node, &object, err) != 0) {
         /* upstream asks its cache, which words it a little differently than the API server */
         auto_free char *text = err_is(err, ERR_NOT_FOUND)
                                    ? mem_printf("Failed to get target node: node \"%s\" not found", node)
@@ -163,7 +165,7 @@ static int create_object(struct provision_job *job, const char *name, const char
 static int provision(struct provision_job *job, struct err *err)
 {
     struct controller *controller = job->controller;
-    if (job->claim->data_source != NULL)
+    if (job->claim->data_source != NULL && controller->view.profile.refuses_data_source)
         return refuse(job, err,
                       mem_printf("plugin \"%s\" is not a CSI plugin. Only CSI plugin can provision a claim with a "
                                  "datasource",

@@ -85,7 +85,8 @@ static void end_locked(struct operations *operations, const char *name, enum ope
         if (operation->delay > MAX_DELAY)
             operation->delay = MAX_DELAY;
     }
-    operation->not_before = clock_mono(operations->clock) + (end == OPERATION_FAILED ? operation->delay : OPERATION_PAUSE_TIME);
+    operation->not_before =
+        clock_mono(operations->clock) + (end == OPERATION_FAILED ? operation->delay : OPERATION_PAUSE_TIME);
 }
 
 enum operation_start operations_begin(struct operations *operations, const char *name)

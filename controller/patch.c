@@ -161,9 +161,10 @@ static int add_capacity(const struct controller_profile *profile, const struct k
         profile->pre_resize_capacity ? kube_annotation(&volume->object, KUBE_ANN_PRE_RESIZE_CAPACITY) : NULL;
     struct kube_quantity quantity;
     auto_err struct err ignored = {0}; /* an unreadable annotation: the volume's capacity counts */
-    if (before != NULL && kube_quantity_parse(before, &quantity, &ignored) == 0) {
-        struct kube_pair pair = {"storage", before};
-        json_object_set_new(status, "capacity", capacity_json(&claim->status_capacity, &(struct kube_pairs){&pair, 1}));
+    if (before != NULL) {              /* other resources in the status stay */
+        bool readable = kube_quantity_parse(before, &quantity, &ignored) == 0;
+        const char *storage = readable ? before : kube_pairs_get(&volume->capacity, "storage");
+        json_object_set_new(status, "capacity", json_pack("{s:s}", "storage", storage));
     } else if (!claim->has_status_storage || kube_quantity_compare(&claim->status_storage, &volume->storage) != 0) {
         json_object_set_new(status, "capacity", capacity_json(&claim->status_capacity, &volume->capacity));
     }

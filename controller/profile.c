@@ -17,6 +17,7 @@ void profile_init(struct controller_profile *profile, int minor)
         .minor = m,
         .stable_provisioner_annotation = m >= 23,
         .csi_is_external = m >= 23,
+        .refuses_data_source = m >= 21,
         .pre_resize_capacity = m >= 21,
         .retroactive_default_class = m >= 26,
         .new_external_provisioning = m >= 28,

@@ -19,8 +19,11 @@ struct controller_profile {
     int minor; /* of Kubernetes 1.x */
     /* 1.23: volume.kubernetes.io/storage-provisioner is written beside the beta annotation */
     bool stable_provisioner_annotation;
-    /* 1.23: a CSI volume without provisioned-by annotation is left to its driver instead of becoming Failed */
+    /* 1.23: a CSI volume without provisioned-by annotation, and one with an empty migrated-to annotation, is left to
+     * its driver instead of becoming Failed */
     bool csi_is_external;
+    /* 1.21: the in-tree plugin does not provision for claims with a data source; before, it gave them empty volumes */
+    bool refuses_data_source;
     /* 1.21: a volume's pre-resize-capacity annotation decides the claim's capacity */
     bool pre_resize_capacity;
     /* 1.26: claims without a class get the default class that appeared after them */

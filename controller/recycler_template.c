@@ -91,10 +91,13 @@ void recycler_template_free(struct recycler_template *recycler)
     free(recycler);
 }
 
-/* The larger of the two: a minimum, or so many seconds per whole GiB. */
+/* The larger of the two: a minimum, or so many seconds per whole GiB. A size beyond 64 bits counts as none, as
+ * upstream: its deadline would not be a legal one. */
 static int64_t deadline(const struct recycler_template *recycler, const struct kube_volume *volume)
 {
-    int64_t gib = kube_quantity_ceil(&volume->storage) / GIB, seconds;
+    const struct kube_quantity most = kube_quantity_from_bytes(INT64_MAX);
+    bool beyond = kube_quantity_compare(&volume->storage, &most) > 0;
+    int64_t gib = beyond ? 0 : kube_quantity_ceil(&volume->storage) / GIB, seconds;
     if (__builtin_mul_overflow(gib, recycler->increment_timeout, &seconds))
         seconds = INT64_MAX;
     return seconds > recycler->minimum_timeout ? seconds : recycler->minimum_timeout;

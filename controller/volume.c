@@ -227,8 +227,8 @@ static void decide_deleter(const struct controller_view *view, const struct kube
             plan_delete_failed(plan, mem_printf("no volume plugin matched name: %s", provisioner));
         return;
     }
-    if (object_has_annotation(&volume->object, KUBE_ANN_MIGRATED_TO) ||
-        (volume->source == KUBE_SOURCE_CSI && view->profile.csi_is_external)) {
+    if (view->profile.csi_is_external &&
+        (volume->source == KUBE_SOURCE_CSI || object_has_annotation(&volume->object, KUBE_ANN_MIGRATED_TO))) {
         plan->action = RECLAIM_EXTERNAL;
         return;
     }

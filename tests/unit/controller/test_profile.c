@@ -30,9 +30,11 @@ static void test_changes(void **state)
     profile_init(&old, 20);
     profile_init(&now, 36);
     assert_false(old.stable_provisioner_annotation || old.volume_finalizers || old.retroactive_default_class ||
-                 old.pre_resize_capacity || old.csi_is_external || old.new_external_provisioning);
+                 old.pre_resize_capacity || old.refuses_data_source || old.csi_is_external ||
+                 old.new_external_provisioning);
     assert_true(now.stable_provisioner_annotation && now.volume_finalizers && now.retroactive_default_class &&
-                now.pre_resize_capacity && now.csi_is_external && now.new_external_provisioning);
+                now.pre_resize_capacity && now.refuses_data_source && now.csi_is_external &&
+                now.new_external_provisioning);
 }
 
 static void test_migration(void **state)

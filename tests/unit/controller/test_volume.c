@@ -263,6 +263,15 @@ static const struct {
      "{'spec':{'persistentVolumeReclaimPolicy':'Delete','nfs':null,'csi':{'driver':'d','volumeHandle':'h'}}}",
      RECLAIM_FAIL, "kubernetes.io/csi", "VolumeFailedDelete",
      "Error getting deleter volume plugin for volume \"v\": no deletable volume plugin matched"},
+    {"Delete, migrated-to is empty", 36,
+     "{'metadata':{'annotations':{'pv.kubernetes.io/migrated-to':''}},"
+     "'spec':{'persistentVolumeReclaimPolicy':'Delete'}}",
+     RECLAIM_EXTERNAL, NULL, NULL, NULL},
+    {"Delete, migrated-to is empty, in 1.20", 20,
+     "{'metadata':{'annotations':{'pv.kubernetes.io/migrated-to':''}},"
+     "'spec':{'persistentVolumeReclaimPolicy':'Delete'}}",
+     RECLAIM_FAIL, PLUGIN_NFS, "VolumeFailedDelete",
+     "Error getting deleter volume plugin for volume \"v\": no deletable volume plugin matched"},
     {"Delete nfs", 36, "{'spec':{'persistentVolumeReclaimPolicy':'Delete'}}", RECLAIM_FAIL, PLUGIN_NFS,
      "VolumeFailedDelete", "error getting deleter volume plugin for volume \"v\": no deletable volume plugin matched"},
     {"Delete nfs, terminating", 36, "{" TERMINATING ",'spec':{'persistentVolumeReclaimPolicy':'Delete'}}", RECLAIM_FAIL,
