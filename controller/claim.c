@@ -265,6 +265,9 @@ void claim_decide(const struct controller_view *view, const struct kube_claim *c
         decide_unbound(view, claim, plan);
     else
         decide_named(view, claim, plan);
+    /* Somebody has edited a reference while the old data is being removed. What the claim wrote there would go, too. */
+    if (plan->action == CLAIM_BIND && view_is_emptied(view, plan->volume))
+        plan->action = CLAIM_NOTHING;
 }
 
 void claim_decide_annotate(const struct controller_view *view, const struct kube_claim *claim, struct claim_plan *plan)

@@ -19,6 +19,15 @@ static bool is_taken(void *arg, const struct kube_volume *volume, const struct k
     return uid != NULL && !str_eq(uid, claim->object.meta.uid);
 }
 
+static bool is_emptied(void *arg, const struct kube_volume *volume)
+{
+    const struct controller *controller = arg;
+    const struct kube_meta *meta = &volume->object.meta;
+    auto_free char *recycle = operation_name("recycle", meta->name, meta->uid);
+    auto_free char *delete = operation_name("delete", meta->name, meta->uid);
+    return operations_running(controller->operations, recycle) || operations_running(controller->operations, delete);
+}
+
 static struct kube_queue *new_queue(const struct controller *controller, const char *name,
                                     struct queue_metrics *metrics)
 {
@@ -49,6 +58,7 @@ static void collect_queues(struct metrics *registry, void *arg)
 static void make_parts(struct controller *controller, const struct controller_config *config)
 {
     controller->view.is_taken = is_taken;
+    controller->view.is_emptied = is_emptied;
     controller->view.taken_arg = controller;
     controller->view.dynamic_provisioning = controller->options->dynamic_provisioning;
     controller->events = kube_events_new(&(struct kube_events_options){.client = config->event_client,

@@ -135,6 +135,15 @@ enum operation_start operations_run(struct operations *operations, const char *n
     return OPERATION_STARTED;
 }
 
+bool operations_running(struct operations *operations, const char *name)
+{
+    pthread_mutex_lock(&operations->lock);
+    const struct operation *operation = map_get(operations->by_name, name);
+    bool running = operation != NULL && operation->running;
+    pthread_mutex_unlock(&operations->lock);
+    return running;
+}
+
 void operations_forget(struct operations *operations, const char *name)
 {
     pthread_mutex_lock(&operations->lock);

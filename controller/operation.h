@@ -38,6 +38,7 @@ enum operation_start operations_run(struct operations *operations, const char *n
 /* The same for the caller's own thread: begin, and when it said STARTED, end. */
 enum operation_start operations_begin(struct operations *operations, const char *name);
 void operations_end(struct operations *operations, const char *name, enum operation_end end);
+bool operations_running(struct operations *operations, const char *name);
 /* Forgets the back-off of an object that is gone; a running one is left alone. */
 void operations_forget(struct operations *operations, const char *name);
 size_t operations_len(struct operations *operations);

@@ -3,6 +3,7 @@
 #include "controller/controller.h"
 
 #include "controller/recycler_pod.h"
+#include "controller/wake.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
@@ -75,6 +76,10 @@ static enum operation_end recycle_job(void *arg)
     if (err.code != ERR_NONE)
         log_v(2, "Recycling did not come to its end; it is tried again",
               kv_str("volume", job->volume->object.meta.name), kv_err(&err));
+    /* nobody could have it until now, also if somebody has taken its reference away meanwhile */
+    auto_unref struct kube_volume *volume = view_volume(&job->controller->view, job->volume->object.meta.name);
+    if (volume != NULL)
+        wake_for_volume(job->controller, volume);
     kube_object_unref(&job->volume->object);
     free(job);
     return end;

@@ -85,6 +85,11 @@ void view_pods_of_claim(const struct controller_view *view, const char *namespac
     strv_sort(names);
 }
 
+bool view_is_emptied(const struct controller_view *view, const struct kube_volume *volume)
+{
+    return view->is_emptied != NULL && view->is_emptied(view->taken_arg, volume);
+}
+
 int claim_is_delayed(const struct controller_view *view, const struct kube_claim *claim, bool *delayed, struct err *err)
 {
     *delayed = false;

@@ -23,7 +23,9 @@ struct controller_view {
     bool dynamic_provisioning;
     /* Volumes that a write under way is about to give to another claim. NULL = none. */
     bool (*is_taken)(void *arg, const struct kube_volume *volume, const struct kube_claim *claim);
-    void *taken_arg;
+    /* Volumes that are being recycled, or their directory deleted, at this moment: nobody gets them. NULL = none. */
+    bool (*is_emptied)(void *arg, const struct kube_volume *volume);
+    void *taken_arg; /* of both */
 };
 /* Makes the stores and indexes; empty. Dynamic provisioning is on, nothing is taken. */
 void controller_view_init(struct controller_view *view, int minor);
@@ -41,6 +43,7 @@ void view_pods_of_claim(const struct controller_view *view, const char *namespac
 /* Keys of unbound_by_class: the class's name, or this for claims that have none at all (absent, not ""). */
 #define VIEW_NO_CLASS_KEY "/none"
 
+bool view_is_emptied(const struct controller_view *view, const struct kube_volume *volume);
 /* *delayed: whether the claim's class binds at the first consumer. Fails when the class has no binding mode. */
 int claim_is_delayed(const struct controller_view *view, const struct kube_claim *claim, bool *delayed,
                      struct err *err);

@@ -71,9 +71,14 @@ static void volume_is_gone(const struct controller *controller, const struct kub
     }
 }
 
-static bool is_available(const struct kube_volume *volume)
+void wake_for_volume(const struct controller *controller, const struct kube_volume *volume)
 {
-    return volume != NULL && str_eq(volume->phase, PHASE_AVAILABLE) && !volume->object.meta.deleting;
+    if (!str_eq(volume->phase, PHASE_AVAILABLE) || volume->object.meta.deleting)
+        return;
+    if (volume->claim_ref != NULL)
+        wake_claim(controller, volume->claim_ref->namespace_, volume->claim_ref->name);
+    else /* for claims of its class; those without any class take volumes without one */
+        wake_class(controller, kube_volume_class(volume));
 }
 
 void wake_on_volume(void *arg, const struct kube_object *old, const struct kube_object *new_)
@@ -86,13 +91,7 @@ void wake_on_volume(void *arg, const struct kube_object *old, const struct kube_
     if (new_ == NULL)
         return;
     kube_queue_add(controller->volumes, new_->meta.name);
-    const struct kube_volume *volume = (const struct kube_volume *)new_;
-    if (!is_available(volume))
-        return;
-    if (volume->claim_ref != NULL)
-        wake_claim(controller, volume->claim_ref->namespace_, volume->claim_ref->name);
-    else /* for claims of its class; those without any class take volumes without one */
-        wake_class(controller, kube_volume_class(volume));
+    wake_for_volume(controller, (const struct kube_volume *)new_);
 }
 
 void wake_on_class(void *arg, const struct kube_object *old, const struct kube_object *new_)

@@ -16,6 +16,8 @@ void wake_on_claim(void *controller, const struct kube_object *old, const struct
 void wake_on_volume(void *controller, const struct kube_object *old, const struct kube_object *new_);
 void wake_on_class(void *controller, const struct kube_object *old, const struct kube_object *new_);
 void wake_on_pod(void *controller, const struct kube_object *old, const struct kube_object *new_);
+/* Wakes those who may want the volume, if it can be had. */
+void wake_for_volume(const struct controller *controller, const struct kube_volume *volume);
 /* The work function of the queue `wake`. */
 int wake_work(void *controller, const char *key);
 

@@ -294,6 +294,26 @@ def test_another_binder(w):
     assert len(w.journal()) <= 2, "the volume is left alone for a while"
 
 
+def test_nobody_gets_what_is_being_emptied(w):
+    """somebody takes the reference away while the recycler pod is at work: whoever had the volume now would lose data"""
+    p = w.controller("--pvclaimbinder-sync-period=200ms")
+    w.working(p)
+    dead = {"apiVersion": "v1", "kind": PVC, "namespace": "default", "name": "old", "uid": "5a1e0000-0000-4000-8000-000000000001"}
+    for name in ("free", "named"):
+        v = volume(name, persistentVolumeReclaimPolicy="Recycle", claimRef=dead, storageClassName=name, nfs={"server": "s", "path": "/p"})
+        del v["spec"]["csi"]
+        w.c.create(v)
+        wait("the recycler pod", lambda: w.c.find("Pod", "default", "recycler-for-" + name))
+        w.c.patch(PV, None, name, {"spec": {"claimRef": None}})
+        w.c.create(claim(name, storageClassName=name, **({"volumeName": name} if name == "named" else {})))
+        wait("free again", lambda: w.phase(PV, name) == "Available")
+    time.sleep(2)
+    for name in ("free", "named"):
+        assert w.phase(PVC, name) == "Pending" and "claimRef" not in w.c.get(PV, None, name)["spec"]
+        w.c.patch("Pod", "default", "recycler-for-" + name, {"status": {"phase": "Succeeded"}}, sub="status")
+        wait("bound", lambda: w.phase(PVC, name) == "Bound")
+
+
 def test_two_of_us(w):
     """active-active is not how it is run, but it must do no harm"""
     for i in range(60):

@@ -484,6 +484,41 @@ static void test_volume_in_flight(void **state)
     }
 }
 
+static bool everything_is_emptied(void *arg, const struct kube_volume *volume)
+{
+    (void)arg;
+    (void)volume;
+    return true;
+}
+
+static void test_volume_being_emptied(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *volume, *claim, *rule;
+        enum claim_action action;
+    } cases[] = {
+        {NULL, NULL, "U7", CLAIM_WAIT}, /* as if it was not Available yet */
+        {"{'spec':{'claimRef':{'namespace':'default','name':'c'}}}", NULL, "U1", CLAIM_NOTHING},
+        {NULL, "{'spec':{'volumeName':'v'}}", "U12", CLAIM_NOTHING},
+        {"{'spec':{'claimRef':{'namespace':'default','name':'c','uid':'uid-c'}}}", "{'spec':{'volumeName':'v'}}", "U13",
+         CLAIM_NOTHING},
+        {NULL, "{'metadata':{'annotations':{" DONE "}},'spec':{'volumeName':'v'}}", "B3", CLAIM_NOTHING},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct world world;
+        world_init(&world, 36);
+        world.view.is_emptied = everything_is_emptied;
+        world_volume(&world, "v", cases[i].volume);
+        struct claim_plan plan;
+        claim_decide(&world.view, world_claim(&world, "c", cases[i].claim), &plan);
+        assert_int_equal(plan.action, cases[i].action);
+        assert_string_equal(plan.rule, cases[i].rule);
+        claim_plan_clear(&plan);
+        world_clear(&world);
+    }
+}
+
 static void test_annotate_mode(void **state)
 {
     (void)state;
@@ -510,6 +545,7 @@ int main(void)
         cmocka_unit_test(test_several_pods),
         cmocka_unit_test(test_newest_default_class),
         cmocka_unit_test(test_volume_in_flight),
+        cmocka_unit_test(test_volume_being_emptied),
         cmocka_unit_test(test_annotate_mode),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

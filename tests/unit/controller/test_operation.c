@@ -44,10 +44,13 @@ static void test_back_off(void **state)
     clock_fake_advance(clock, 500 * CLOCK_MS);
     assert_int_equal(operations_begin(operations, "a"), OPERATION_STARTED);
     operations_forget(operations, "a"); /* runs: stays */
+    assert_true(operations_running(operations, "a"));
     assert_int_equal(operations_begin(operations, "a"), OPERATION_RUNNING);
     operations_end(operations, "a", OPERATION_FAILED);
+    assert_false(operations_running(operations, "a")); /* it waits */
     operations_forget(operations, "a");
     assert_int_equal(operations_len(operations), 0);
+    assert_false(operations_running(operations, "a"));
     operations_free(operations);
     clock_free(clock);
 }
