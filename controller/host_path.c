@@ -40,14 +40,14 @@ static bool has_parent_step(const char *path)
 
 static int remove_directory(const char *path, struct err *err)
 {
-    if (!path_may_be_deleted(path))
-        return err_set(err, ERR_INVALID, "host_path deleter only supports /tmp/.+ but received provided %s", path);
-    if (has_parent_step(path)) /* the API server refuses these, too: /tmp/../etc would pass the pattern */
-        return err_set(err, ERR_INVALID, "host_path deleter: %s: steps up with ..", path);
     auto_free char *parent = mem_strdup(path);
     size_t len = strlen(parent);
     while (len > 1 && parent[len - 1] == '/')
         parent[--len] = '\0';
+    if (!path_may_be_deleted(parent)) /* without the last slashes: /tmp// is /tmp */
+        return err_set(err, ERR_INVALID, "host_path deleter only supports /tmp/.+ but received provided %s", path);
+    if (has_parent_step(path)) /* the API server refuses these, too: /tmp/../etc would pass the pattern */
+        return err_set(err, ERR_INVALID, "host_path deleter: %s: steps up with ..", path);
     char *slash = strrchr(parent, '/');
     auto_free char *name = mem_strdup(slash + 1);
     slash[slash == parent ? 1 : 0] = '\0';

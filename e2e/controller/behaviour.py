@@ -314,6 +314,17 @@ def test_nobody_gets_what_is_being_emptied(w):
         wait("bound", lambda: w.phase(PVC, name) == "Bound")
 
 
+def test_tmp_itself_is_not_deleted(w):
+    """/tmp// is no path below /tmp; asked of a directory that does not exist, whose deletion would succeed"""
+    w.working(w.controller())
+    dead = {"apiVersion": "v1", "kind": PVC, "namespace": "default", "name": "old", "uid": "5a1e0000-0000-4000-8000-000000000001"}
+    v = volume("v", persistentVolumeReclaimPolicy="Delete", claimRef=dead, hostPath={"path": "/nonexistent/tmp//"})
+    del v["spec"]["csi"]
+    w.c.create(v)
+    wait("Failed", lambda: w.phase(PV, "v") == "Failed")
+    assert "only supports /tmp/.+ but received provided /nonexistent/tmp//" in w.c.get(PV, None, "v")["status"]["message"]
+
+
 def test_two_of_us(w):
     """active-active is not how it is run, but it must do no harm"""
     for i in range(60):
