@@ -70,11 +70,8 @@ int reclaim_check(struct controller *controller, const struct kube_volume *volum
     /* What follows cannot be undone, and the store may be behind. */
     auto_unref struct kube_object *live = NULL;
     if (*ref->namespace_ != '\0' && *ref->name != '\0' &&
-        kube_get(controller->client, &kube_kind_claim, ref->namespace_, ref->name, &live, err) != 0) {
-        if (!err_is(err, ERR_NOT_FOUND))
-            return -1;
-        err_clear(err);
-    }
+        kube_get_if_any(controller->client, &kube_kind_claim, ref->namespace_, ref->name, &live, err) != 0)
+        return -1;
     if (!volume_is_released(now, (const struct kube_claim *)live))
         return 0;
     *released = true;

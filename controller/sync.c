@@ -199,11 +199,8 @@ static int look_up_claim(struct controller *controller, const struct kube_volume
     if (*ref->namespace_ == '\0')
         return 0; /* no claim is without a namespace */
     struct kube_object *object = NULL;
-    if (kube_get(controller->client, &kube_kind_claim, ref->namespace_, ref->name, &object, err) != 0) {
-        if (!err_is(err, ERR_NOT_FOUND))
-            return -1;
-        err_clear(err);
-    }
+    if (kube_get_if_any(controller->client, &kube_kind_claim, ref->namespace_, ref->name, &object, err) != 0)
+        return -1;
     *claim = (struct kube_claim *)object;
     return 0;
 }

@@ -60,6 +60,10 @@ int kube_request(struct kube_client *client, const char *method, const char *pat
  * namespace_ is NULL or "" for cluster-scoped kinds. Decoded replies are references owned by the caller. */
 int kube_get(struct kube_client *client, const struct kube_kind *kind, const char *namespace_, const char *name,
              struct kube_object **object, struct err *err);
+/* Before something irreversible: *object is NULL after a success when there is no such object. Only the API server's
+ * own word counts for that; a 404 by a gateway, or by a server that does not serve the path yet, is a failure. */
+int kube_get_if_any(struct kube_client *client, const struct kube_kind *kind, const char *namespace_, const char *name,
+                    struct kube_object **object, struct err *err);
 int kube_get_json(struct kube_client *client, const struct kube_kind *kind, const char *namespace_, const char *name,
                   json_t **json, struct err *err);
 /* `object` may be NULL when the reply is of no interest. The json stays the caller's. */

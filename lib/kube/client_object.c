@@ -95,6 +95,48 @@ int kube_get(struct kube_client *client, const struct kube_kind *kind, const cha
     return *object != NULL ? 0 : wrap(err, "get", kind, namespace_, name);
 }
 
+static bool is_status(const struct kube_reply *reply)
+{
+    json_t *body = json_loadb(str_text(&reply->body), reply->body.len, JSON_ALLOW_NUL, NULL);
+    bool is = str_eq(json_string_value(json_object_get(body, "kind")), "Status");
+    json_decref(body);
+    return is;
+}
+
+static int get_if_any(struct kube_client *client, const char *path, const struct kube_kind *kind,
+                      struct kube_object **object, struct err *err)
+{
+    struct kube_run run = {.method = "GET", .path = path, .deadline = kube_client_deadline(client)};
+    auto_reply struct kube_reply reply = {0};
+    if (kube_run(client, &run, &reply, err) != 0)
+        return -1;
+    if (reply.status == 404 && is_status(&reply))
+        return 0;
+    if (reply.status != 200) {
+        kube_error_set(err, reply.status, str_text(&reply.body), reply.body.len);
+        if (reply.status == 404 && err != NULL)
+            err->code = ERR_UNAVAILABLE;
+        return -1;
+    }
+    json_t *json = json_loadb(str_text(&reply.body), reply.body.len, JSON_ALLOW_NUL, NULL);
+    if (json == NULL)
+        return err_set(err, ERR_UNAVAILABLE, "the reply is no JSON");
+    *object = kube_object_decode(kind, json, &decode_defaults, err);
+    json_decref(json);
+    return *object != NULL ? 0 : -1;
+}
+
+int kube_get_if_any(struct kube_client *client, const struct kube_kind *kind, const char *namespace_, const char *name,
+                    struct kube_object **object, struct err *err)
+{
+    auto_free char *path = NULL;
+    *object = NULL;
+    if (kube_path_make(kind, namespace_, name, NULL, &path, err) != 0 ||
+        get_if_any(client, path, kind, object, err) != 0)
+        return wrap(err, "get", kind, namespace_, name);
+    return 0;
+}
+
 /* ---- the outcome of a write ----------------------------------------------------------------------------------------
  */
 

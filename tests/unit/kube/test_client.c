@@ -269,6 +269,34 @@ static int get_claim(struct scene *scene, struct err *err)
     return result;
 }
 
+static void test_get_if_any(void **state)
+{
+    (void)state;
+    BEGIN(scene, NULL, {.action = RAW_REPLY, .status = 404, .body = NOT_FOUND_BODY},
+          {.action = RAW_REPLY, .status = 404, .body = "404 page not found\n"},
+          {.action = RAW_REPLY, .status = 404, .body = "<html><h1>404 Not Found</h1></html>"},
+          {.action = RAW_REPLY, .status = 404, .body = ""},
+          {.action = RAW_REPLY, .status = 403, .body = STATUS("403", "Forbidden", "User cannot")},
+          {.action = RAW_REPLY,
+           .body = "{\"kind\":\"PersistentVolumeClaim\",\"metadata\":{\"name\":\"data\",\"namespace\":\"default\","
+                   "\"uid\":\"u\",\"resourceVersion\":\"7\"}}"});
+    struct kube_object *object = NULL;
+    auto_err struct err err = {0};
+    assert_int_equal(kube_get_if_any(scene.client, &kube_kind_claim, "default", "data", &object, &err), 0);
+    assert_null(object);
+    for (int i = 0; i < 3; i++) { /* not the API server's word on the object */
+        assert_int_equal(kube_get_if_any(scene.client, &kube_kind_claim, "default", "data", &object, &err), -1);
+        assert_int_equal(err.code, ERR_UNAVAILABLE);
+        assert_null(object);
+    }
+    assert_int_equal(kube_get_if_any(scene.client, &kube_kind_claim, "default", "data", &object, &err), -1);
+    assert_int_equal(err.code, ERR_FORBIDDEN);
+    assert_int_equal(kube_get_if_any(scene.client, &kube_kind_claim, "default", "data", &object, &err), 0);
+    assert_string_equal(object->meta.uid, "u");
+    kube_object_unref(object);
+    end(&scene);
+}
+
 /* A job on another thread, while the test moves the fake clock. */
 struct job {
     struct scene *scene;
@@ -996,6 +1024,7 @@ int main(void)
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_status_codes),
         cmocka_unit_test(test_error_message),
+        cmocka_unit_test(test_get_if_any),
         cmocka_unit_test(test_reads_are_repeated),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_timeout),
