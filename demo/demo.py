@@ -5,15 +5,16 @@ import errno
 import http.client
 import json
 import os
-import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))
-from harness import BUILD, Stack, Failure, wait_for  # noqa: E402  pylint: disable=wrong-import-position
+from harness import BUILD, ApiError, Stack, Failure, wait_for  # noqa: E402  pylint: disable=wrong-import-position
 
+CLASS, CLAIM, NODE, DRIVER = "berth-hostpath", "demo-data", "berth-demo", "hostpath.csi.berth"
 COLOR = sys.stdout.isatty() and "NO_COLOR" not in os.environ
 
 
@@ -58,6 +59,7 @@ def watch(stack, timeline, kind, describe, stop):
                 if not line:
                     break
                 event = json.loads(line)
+                driver_steps(stack, timeline)  # what came of it is not shown before it
                 describe(timeline, event["type"], event["object"])
         except (OSError, http.client.HTTPException, ValueError):
             stop.wait(0.1)
@@ -66,7 +68,7 @@ def watch(stack, timeline, kind, describe, stop):
 
 
 def describe_claim(timeline, kind, claim):
-    if claim.get("metadata", {}).get("name") != "demo-data":
+    if claim.get("metadata", {}).get("name") != CLAIM:
         return
     annotations = claim["metadata"].get("annotations", {})
     timeline.say("you", "created claim demo-data: 32Mi, class berth-hostpath")
@@ -81,7 +83,7 @@ def describe_claim(timeline, kind, claim):
 
 
 def describe_volume(timeline, kind, volume):
-    if volume.get("spec", {}).get("claimRef", {}).get("name") != "demo-data":
+    if volume.get("spec", {}).get("claimRef", {}).get("name") != CLAIM:
         return
     name, phase = volume["metadata"]["name"], volume.get("status", {}).get("phase")
     timeline.say("provisioner", f"wrote volume {name}")
@@ -91,16 +93,20 @@ def describe_volume(timeline, kind, volume):
         timeline.say("provisioner", "removed the volume object")
 
 
-def describe_driver(stack, timeline, stop):
+def driver_steps(stack, timeline):
     wanted = {"CreateVolume": "made the volume's directory (CreateVolume)",
               "NodePublishVolume": "mounted it (NodePublishVolume)",
               "NodeUnpublishVolume": "unmounted it (NodeUnpublishVolume)",
               "DeleteVolume": "removed the data (DeleteVolume)"}
+    text = stack.processes["driver"].log_text()
+    for method, what in wanted.items():
+        if "/" + method in text:
+            timeline.say("driver", what)
+
+
+def describe_driver(stack, timeline, stop):
     while not stop.is_set():
-        text = stack.processes["driver"].log_text()
-        for method, what in wanted.items():
-            if "/" + method in text:
-                timeline.say("driver", what)
+        driver_steps(stack, timeline)
         stop.wait(0.01)
 
 
@@ -120,12 +126,17 @@ def show_table(stack, kind):
         print("  " + "   ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
 
 
-def csi(stack, method, request):
+def csi_error(stack, method, request):
+    """Asks the driver for it; what it says against it, or nothing."""
     done = subprocess.run([os.path.join(BUILD, "csi-call"), "--endpoint=unix://" + stack.socket, method,
                            json.dumps(request)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise Failure(f"{method}: {done.stderr.strip()}")
-    return json.loads(done.stdout)
+    return f"{method}: {done.stderr.strip()}" if done.returncode else ""
+
+
+def csi(stack, method, request):
+    error = csi_error(stack, method, request)
+    if error:
+        raise Failure(error)
 
 
 def use_volume(stack, timeline, volume):
@@ -138,9 +149,9 @@ def use_volume(stack, timeline, volume):
     os.makedirs(staging)
     request = {"volume_id": source["volumeHandle"], "volume_capability": capability,
                "staging_target_path": staging, "volume_context": source.get("volumeAttributes", {})}
-    csi(stack, "NodeStageVolume", request)
-    csi(stack, "NodePublishVolume", {**request, "target_path": target})
     try:
+        csi(stack, "NodeStageVolume", request)
+        csi(stack, "NodePublishVolume", {**request, "target_path": target})
         with open(os.path.join(target, "hello"), "w", encoding="ascii") as f:
             f.write("written through the volume\n")
         with open(os.path.join(target, "hello"), encoding="ascii") as f:
@@ -161,8 +172,38 @@ def use_volume(stack, timeline, volume):
                                 "the host's disk is safe")
         os.unlink(os.path.join(target, "big"))
     finally:
-        csi(stack, "NodeUnpublishVolume", {"volume_id": source["volumeHandle"], "target_path": target})
-        csi(stack, "NodeUnstageVolume", {"volume_id": source["volumeHandle"], "staging_target_path": staging})
+        unmount(stack, {"volume_id": source["volumeHandle"]}, target, staging)
+
+
+def unmount(stack, volume, target, staging):
+    """Not to be interrupted. A mount that was may still be under way in the driver, which says so until it is done."""
+    interrupted = []
+    before = signal.signal(signal.SIGINT, lambda *_: interrupted.append(True))
+    for method, path in (("NodeUnpublishVolume", {"target_path": target}),
+                         ("NodeUnstageVolume", {"staging_target_path": staging})):
+        wait_for(f"the driver's {method}", lambda m=method, p=path: not csi_error(stack, m, {**volume, **p}), 20)
+    signal.signal(signal.SIGINT, before)
+    if interrupted:
+        raise KeyboardInterrupt
+
+
+def look_for_others(stack):
+    """On somebody's cluster: what is there stays as it is."""
+    for kind, name in (("sc", CLASS), ("csidriver", DRIVER), ("node", NODE), ("pvc", CLAIM)):
+        if stack.api.get(kind, name):
+            raise Failure(f"the cluster has a {kind} {name} already, which the demo would make: it needs one without")
+
+
+def leave_nothing(stack):
+    """The programs still run: the volume of a claim that an interrupted demo leaves goes with it."""
+    stack.api.delete("pvc", CLAIM)
+    wait_for("the volumes to be gone", lambda: not volumes(stack) and not stack.volume_directories(), 20)
+    for kind, name in (("sc", CLASS), ("csinode", NODE), ("node", NODE)):
+        stack.api.delete(kind, name)
+
+
+def volumes(stack):
+    return [v for v in stack.api.list("pv") if v["spec"].get("csi", {}).get("driver") == DRIVER]
 
 
 def run(stack):
@@ -173,8 +214,8 @@ def run(stack):
     for key, program in (("driver", "berth-hostpath"), ("provisioner", "berth-provisioner"),
                          ("controller", "berth-controller")):
         print(f"  {program:<18} pid {stack.processes[key].pid}")
-    stack.create_class("berth-hostpath", parameters={})
-    print(f"  ready after {time.monotonic() - began:.1f} s; StorageClass berth-hostpath created")
+    stack.create_class(CLASS, parameters={})
+    print(f"  ready after {time.monotonic() - began:.1f} s; StorageClass {CLASS} created")
 
     timeline, stop = Timeline(), threading.Event()
     for kind, describe in (("pvc", describe_claim), ("pv", describe_volume)):
@@ -184,9 +225,9 @@ def run(stack):
 
     title("2. A claim becomes a volume")
     timeline.reset()
-    stack.create_claim("demo-data", "32Mi", "berth-hostpath")
-    wait_for("the claim to be bound", lambda: stack.phase("demo-data") == "Bound")
-    volume = stack.api.get("pv", stack.api.get("pvc", "demo-data")["spec"]["volumeName"])
+    stack.create_claim(CLAIM, "32Mi", CLASS)
+    wait_for("the claim to be bound", lambda: stack.phase(CLAIM) == "Bound")
+    volume = stack.api.get("pv", stack.api.get("pvc", CLAIM)["spec"]["volumeName"])
     wait_for("the volume to be bound", lambda: stack.api.get("pv", volume["metadata"]["name"])["status"]["phase"] == "Bound")
     time.sleep(0.1)
     print()
@@ -199,11 +240,11 @@ def run(stack):
 
     title("4. The claim is deleted, and so is everything else")
     timeline.reset()
-    stack.api.delete("pvc", "demo-data")
+    stack.api.delete("pvc", CLAIM)
     wait_for("the volume to be gone", lambda: not stack.api.get("pv", volume["metadata"]["name"]))
     time.sleep(0.2)
     stop.set()
-    print(f"  volumes left: {len(stack.api.list('pv'))}, directories left: {len(stack.volume_directories())}")
+    print(f"  volumes left: {len(volumes(stack))}, directories left: {len(stack.volume_directories())}")
 
     title("5. What it took")
     for key, program in (("controller", "berth-controller"), ("provisioner", "berth-provisioner"),
@@ -212,26 +253,47 @@ def run(stack):
         print(f"  {program:<18} {rss:5.1f} MiB resident, {anon:4.1f} MiB of it its own")
 
 
+def interrupt(*_):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # what follows is the cleaning up
+    raise KeyboardInterrupt
+
+
+def show(stack):
+    """The demo on that stack; what it made is gone afterwards, also when it fails or is interrupted."""
+    stack.node = NODE
+    if stack.server.sort == "kubeconfig":
+        look_for_others(stack)
+    try:
+        run(stack)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if stack.server.sort == "kubeconfig":
+            leave_nothing(stack)
+
+
 def main():
     sort = sys.argv[1] if len(sys.argv) > 1 else "devapi"
     if sort == "cluster":
         sort = "kubeconfig"
-    stack = None
+    signal.signal(signal.SIGINT, interrupt)
+    stack, status, logs = None, 1, False
     try:
         stack = Stack(sort)
-        run(stack)
-        print("\n" + paint("1;32", "done") + ": everything is cleaned up")
-        return 0
+        show(stack)
+        status = 0
     except KeyboardInterrupt:
         print("\nstopped; cleaning up")
-        return 130
-    except Failure as e:
+        status = 130
+    except (Failure, ApiError, OSError) as e:
         print(paint("1;31", f"failed: {e}"))
-        return 1
+        logs = True
     finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         if stack:
-            stack.close(failed=sys.exc_info()[0] is not None)
-            shutil.rmtree(stack.directory, ignore_errors=True)
+            stack.close(failed=logs)
+    if not status:
+        print("\n" + paint("1;32", "done") + ": everything is cleaned up")
+    return status
 
 
 if __name__ == "__main__":

@@ -5,6 +5,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ "$(id -u)" = 0 ] || { echo "the demo mounts a volume: run it as root" >&2; exit 1; }
+case ${DEMO:-devapi} in
+devapi | real) ;;
+cluster) [ -e "${KUBECONFIG:-}" ] || { echo "DEMO=cluster: KUBECONFIG has to name a file" >&2; exit 2; } ;;
+*) echo "DEMO is devapi, real or cluster" >&2; exit 2 ;;
+esac
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 printf 'building '

@@ -193,8 +193,10 @@ class Process:
 
     def start(self):
         with open(self.log, "ab") as out:
+            # a terminal's ^C is for us: we still need these programs to clean up, and end them ourselves
             self.popen = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                                          env={**os.environ, **(self.env or {})})
+                                          env={**os.environ, **(self.env or {})},
+                                          process_group=0 if os.isatty(0) else None)
 
     @property
     def pid(self):
@@ -248,8 +250,13 @@ class Server:
             self.process = Process("devapi", [os.path.join(BUILD, "berth-devapi"), "--listen=127.0.0.1:0",
                                               "--kubeconfig-out=" + self.kubeconfig],
                                    os.path.join(directory, "devapi.log"))
-            wait_for("the embedded API server", lambda: os.path.exists(self.kubeconfig) or not self.process.alive(), 10)
-            expect(self.process.alive(), "devapi ended: " + self.process.log_text()[-500:])
+            try:
+                wait_for("the embedded API server",
+                         lambda: os.path.exists(self.kubeconfig) or not self.process.alive(), 10)
+                expect(self.process.alive(), "devapi ended: " + self.process.log_text()[-500:])
+            except BaseException:
+                self.process.kill()
+                raise
         elif sort == "real":
             self.cluster("start", directory, *(["--audit"] if audit else []), "--with-kcm",
                          "--disable-admission=ServiceAccount")
@@ -313,6 +320,7 @@ class Stack:
         self.socket = os.path.join(self.directory, "csi.sock")
         self.holder = os.path.join(self.directory, "holder", "h.sock")
         self.ports = {}
+        self.node = "node1"
         try:
             self.server = Server(sort, os.path.join(self.directory, "server"), audit)
         except BaseException:
@@ -320,6 +328,8 @@ class Stack:
             if sort == "real":
                 subprocess.run([CLUSTER, "stop", os.path.join(self.directory, "server")], check=False,
                                capture_output=True)
+            if not keep:
+                shutil.rmtree(self.directory, ignore_errors=True)
             raise
         self.api = self.server.api
         self.kubeconfigs = {"controller": self.server.kubeconfig, "provisioner": self.server.kubeconfig}
@@ -347,14 +357,14 @@ class Stack:
         return process
 
     def start_driver(self, *args):
-        process = self.run("driver", "berth-hostpath", "--endpoint=unix://" + self.socket, "--nodeid=node1",
+        process = self.run("driver", "berth-hostpath", "--endpoint=unix://" + self.socket, "--nodeid=" + self.node,
                            "--statedir=" + self.state, "--holder-socket=" + self.holder, "--holder-program=",
                            "-v=5", *args)
         wait_for("the driver's socket", lambda: os.path.exists(self.socket), 10)
-        self.register_node()
+        self.register_node(self.node)
         return process
 
-    def register_node(self, node="node1", driver="hostpath.csi.berth", key="topology.hostpath.csi/node"):
+    def register_node(self, node, driver="hostpath.csi.berth", key="topology.hostpath.csi/node"):
         """What kubelet does when a driver registers: labels its Node and names the driver in its CSINode."""
         if self.api.get("node", node):
             return
@@ -452,5 +462,7 @@ def figure(text):
     print("figure: " + text, flush=True)
 
 
-# A test run that is stopped still cleans up: turn SIGTERM into an exception that unwinds the stack.
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+# A test run that is stopped still cleans up: turn the signal into an exception that unwinds the stack.
+for stopping in (signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(stopping) != signal.SIG_IGN:  # nohup
+        signal.signal(stopping, lambda number, _: sys.exit(128 + number))

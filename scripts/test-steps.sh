@@ -18,6 +18,7 @@ step unit-thread 1800 "${make[@]}" unit-thread SAN=thread
 live devapi-conformance 300 tests/devapi/conformance.sh devapi
 live devapi-faults 300 tests/devapi/conformance.sh faults
 live first-light-devapi 300 e2e/first_light.py --server devapi
+live demo 300 demo/test.py
 live controller-behaviour 600 e2e/controller/behaviour.py
 live provisioner 1200 e2e/provisioner.py
 live cases-1.36 1200 e2e/cases/run.sh 1.36
