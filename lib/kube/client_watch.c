@@ -9,8 +9,9 @@
 /* The server ends a watch after 300 … 600 s; jittered so that they do not all end together. */
 #define SHORTEST_SECONDS 300
 #define GRACE (30 * CLOCK_SECOND)
-#define SILENCE (150 * CLOCK_SECOND) /* bookmarks come once a minute */
-#define TRIM_AT ((size_t)256 << 10)  /* a buffer that has grown beyond this is given back */
+#define SILENCE (150 * CLOCK_SECOND)   /* bookmarks come once a minute */
+#define TRIM_AT ((size_t)256 << 10)    /* a buffer that has grown beyond this is given back */
+#define EVENT_LIMIT ((size_t)32 << 20) /* as for an item of a list, KUBE_SPLIT_ITEM_LIMIT */
 
 struct kube_watch {
     struct kube_client *client;
@@ -136,6 +137,8 @@ static int take_bytes(struct kube_watch *watch, struct err *err)
     watch->used = 0;
     if (watch->pending.len == 0 && watch->pending.cap > TRIM_AT)
         str_free(&watch->pending);
+    if (watch->pending.len > EVENT_LIMIT) /* as with what is no JSON: a list finds the way past it */
+        return err_set(err, ERR_GONE, "an event is larger than %zu bytes", EVENT_LIMIT);
     bool in_time = kube_call_wait_bytes(watch->call, deadline, &status);
     if (status.state == KUBE_CALL_CANCELLED)
         return err_set(err, ERR_CANCELLED, "the watch was cancelled");

@@ -167,6 +167,22 @@ static void test_ends(void **state)
     }
 }
 
+/* A line that never ends: it is given up and listed again before it has eaten the memory. */
+static void test_endless_event(void **state)
+{
+    (void)state;
+    enum { LEN = 40 << 20 };
+    auto_free char *body = mem_alloc(LEN + 1);
+    memset(body, 'x', LEN);
+    body[LEN] = '\0';
+    const struct raw_step step = {.action = RAW_CHUNKS, .body = body};
+    struct scene scene = {0};
+    auto_err struct err err = {0};
+    assert_int_equal(begin(&scene, &step, 1, NULL, NULL, &err), 0);
+    expect_end(&scene, -1, ERR_GONE, "larger than");
+    end(&scene);
+}
+
 static void test_open_fails(void **state)
 {
     (void)state;
@@ -326,7 +342,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_events),       cmocka_unit_test(test_malformed_object), cmocka_unit_test(test_ends),
         cmocka_unit_test(test_open_fails),   cmocka_unit_test(test_silence),          cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_many_watches),
+        cmocka_unit_test(test_many_watches), cmocka_unit_test(test_endless_event),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
