@@ -160,10 +160,9 @@ static bool take_part(const char **text, uint64_t *total)
     uint64_t part = 0;
     for (; fraction != NULL && fraction < fraction_end && divisor <= 100000000000000ULL; fraction++, divisor *= 10)
         part = part * 10 + (uint64_t)(*fraction - '0');
-    if (divisor > 10)
-        whole += (uint64_t)((unsigned __int128)part * unit->ns / (divisor / 10));
+    uint64_t rest = divisor > 10 ? (uint64_t)((unsigned __int128)part * unit->ns / (divisor / 10)) : 0;
     *text = p;
-    return !__builtin_add_overflow(*total, whole, total);
+    return !__builtin_add_overflow(whole, rest, &whole) && !__builtin_add_overflow(*total, whole, total);
 }
 
 bool clock_parse_duration(const char *text, int64_t *ns)

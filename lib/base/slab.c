@@ -2,10 +2,11 @@
 /*
  *     chunk (64 KiB, aligned to its size, so that a block finds it by masking its address)
  *     ┌────────┬───────┬───────┬───────┬─ ─ ─┐
- *     │ header │ block │ block │ block │     │   blocks of the class's size; freed ones form a list through their first
- * word, └────────┴───────┴───────┴───────┴─ ─ ─┘   those never used yet begin at `fresh` (their pages are not touched)
+ *     │ header │ block │ block │ block │     │
+ *     └────────┴───────┴───────┴───────┴─ ─ ─┘
  *
- * Chunks with room are in their class's list; a full one is in none.
+ * Blocks have the size of their class. Freed ones form a list through their first word; those never used yet begin at
+ * `fresh`, and their pages are not touched. Chunks with room are in their class's list; a full one is in none.
  */
 #include "lib/base/slab.h"
 

@@ -127,6 +127,7 @@ static void test_durations_parse(void **state)
         "9223372036854775808ns",
         "-9223372036854775809ns",
         "2562048h",
+        "5124095.99h", /* beyond 64 bits by its fraction only */
         "99999999999999999999s",
         "3000000h",
     };
