@@ -208,19 +208,10 @@ int main(int argc, char **argv)
     thread_limit_memory(argv);
     observe_drop_tls();
     struct program program = {0};
-    switch (flag_parse(&controller_flags, argc, argv, &program.options, NULL)) {
-    case FLAG_OK:
-        break;
-    case FLAG_EXIT:
-        return 0;
-    case FLAG_USAGE:
-        return 2;
-    }
+    enum flag_result parsed = flag_parse(&controller_flags, argc, argv, &program.options, NULL);
+    if (parsed != FLAG_OK)
+        return parsed == FLAG_EXIT ? 0 : 2;
     auto_err struct err err = {0};
-    if (flag_log_setup(&program.options.log, &err) != 0) {
-        fprintf(stderr, "berth-controller: %s\n", err_text(&err));
-        return 2;
-    }
     program.stop = stop_new();
     program.abort = stop_new();
     program.done = stop_new();

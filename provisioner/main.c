@@ -26,8 +26,7 @@ static int run(const struct options *options)
     struct stop *stop = stop_new();
     stop_on_signals(stop);
     int status = 0;
-    if (flag_log_setup(&options->log, &err) < 0 || options_check(options, &settings, &err) < 0 ||
-        provisioner_run(options, &settings, stop, &err) < 0) {
+    if (options_check(options, &settings, &err) < 0 || provisioner_run(options, &settings, stop, &err) < 0) {
         log_error("Cannot go on", kv_err(&err));
         write_termination_log(options->termination_log, err_text(&err));
         status = 1;

@@ -172,16 +172,11 @@ int main(int argc, char **argv)
 {
     thread_limit_arenas();
     struct options options = {0};
-    switch (flag_parse(&program, argc, argv, &options, NULL)) {
-    case FLAG_EXIT:
-        return 0;
-    case FLAG_USAGE:
-        return 2;
-    case FLAG_OK:
-        break;
-    }
+    enum flag_result parsed = flag_parse(&program, argc, argv, &options, NULL);
+    if (parsed != FLAG_OK)
+        return parsed == FLAG_EXIT ? 0 : 2;
     auto_err struct err err = {0};
-    if (flag_log_setup(&options.log, &err) < 0 || check(&options, &err) < 0) {
+    if (check(&options, &err) < 0) {
         fprintf(stderr, "berth-fuse: %s\n", err_text(&err));
         return 2;
     }

@@ -232,19 +232,10 @@ int main(int argc, char **argv)
 {
     thread_limit_arenas();
     struct options options = {0};
-    switch (flag_parse(&program, argc, argv, &options, NULL)) {
-    case FLAG_EXIT:
-        return 0;
-    case FLAG_USAGE:
-        return 2;
-    case FLAG_OK:
-        break;
-    }
+    enum flag_result parsed = flag_parse(&program, argc, argv, &options, NULL);
+    if (parsed != FLAG_OK)
+        return parsed == FLAG_EXIT ? 0 : 2;
     auto_err struct err err = {0};
-    if (flag_log_setup(&options.log, &err) < 0) {
-        fprintf(stderr, "berth-holder: %s\n", err_text(&err));
-        return 2;
-    }
     int result = start(&options, &err);
     if (result < 0)
         log_error("Cannot hold mounts", kv_err(&err));

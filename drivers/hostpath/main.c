@@ -191,19 +191,10 @@ int main(int argc, char **argv)
     thread_limit_memory(argv);
     observe_drop_tls();
     struct hostpath_flags flags = {0};
-    switch (flag_parse(&hostpath_program, argc, argv, &flags, NULL)) {
-    case FLAG_EXIT:
-        return 0;
-    case FLAG_USAGE:
-        return 2;
-    case FLAG_OK:
-        break;
-    }
+    enum flag_result parsed = flag_parse(&hostpath_program, argc, argv, &flags, NULL);
+    if (parsed != FLAG_OK)
+        return parsed == FLAG_EXIT ? 0 : 2;
     auto_err struct err err = {0};
-    if (flag_log_setup(&flags.log, &err) < 0) {
-        fprintf(stderr, "berth-hostpath: %s\n", err_text(&err));
-        return 2;
-    }
     raise_descriptor_limit();
     struct stop *stop = stop_new();
     stop_on_signals(stop);

@@ -306,19 +306,10 @@ static int run(const struct options *options, const char *self, struct stop *sto
 static int driver_main(int argc, char **argv, const char *self)
 {
     struct options options = {0};
-    switch (flag_parse(&program, argc, argv, &options, NULL)) {
-    case FLAG_EXIT:
-        return 0;
-    case FLAG_USAGE:
-        return 2;
-    case FLAG_OK:
-        break;
-    }
+    enum flag_result parsed = flag_parse(&program, argc, argv, &options, NULL);
+    if (parsed != FLAG_OK)
+        return parsed == FLAG_EXIT ? 0 : 2;
     auto_err struct err err = {0};
-    if (flag_log_setup(&options.log, &err) < 0) {
-        fprintf(stderr, "berth-nfs: %s\n", err_text(&err));
-        return 2;
-    }
     struct stop *stop = stop_new();
     stop_on_signals(stop);
     int result = run(&options, self, stop, &err);

@@ -10,13 +10,6 @@
 #include <limits.h>
 #include <math.h>
 
-/* What the last flag_parse saw: main asks for it, see flag_was_set. */
-static struct {
-    const struct flag_program *program;
-    bool *set; /* one for each flag of the program; NULL before the first parse */
-    bool ignored_pending;
-} parsed;
-
 const struct flag flag_builtins[] = {
     {.name = "help", .type = FLAG_BOOL, .group = "Global", .short_name = 'h', .help = "Print this help and exit."},
     {.name = "help-markdown",
@@ -173,27 +166,14 @@ static int unknown(const struct flag_program *program, const char *name, struct 
     return err_set(err, ERR_INVALID, "unknown flag: --%s (did you mean --%s?)", name, nearest);
 }
 
-int flag_set(const struct flag_program *program, void *options, const char *name, const char *value, struct err *err)
-{
-    const struct flag *flag = find(program->flags, program->count, name, strlen(name));
-    return flag != NULL ? store(flag, options, value, err) : unknown(program, name, err);
-}
-
-bool flag_was_set(const char *name)
-{
-    if (parsed.set == NULL)
-        return false;
-    const struct flag *flag = find(parsed.program->flags, parsed.program->count, name, strlen(name));
-    return flag != NULL && parsed.set[flag - parsed.program->flags];
-}
-
 /* The state of one run over argv. */
 struct parser {
     const struct flag_program *program;
     void *options;
     char **argv;
     int argc;
-    int at; /* the argument in hand */
+    int at;    /* the argument in hand */
+    bool *set; /* which flags of the program were named */
 };
 
 /* The text after -x of "-x5": only for numbers, so that a misspelled long flag with one dash is not taken for it. */
@@ -235,12 +215,10 @@ static int take_value(struct parser *parser, const struct flag *flag, const char
 
 static int set_parsed(const struct parser *parser, const struct flag *flag, const char *value, struct err *err)
 {
-    bool *set = &parsed.set[flag - parser->program->flags];
+    bool *set = &parser->set[flag - parser->program->flags];
     if (flag->type == FLAG_LIST && !*set) /* what the user names takes the place of the default */
         strv_free((struct strv *)(void *)((char *)parser->options + flag->offset));
     *set = true;
-    if (flag->type == FLAG_IGNORED || flag->type == FLAG_IGNORED_BOOL)
-        parsed.ignored_pending = true;
     return store(flag, parser->options, value, err);
 }
 
@@ -316,16 +294,32 @@ static enum flag_result parse_all(struct parser *parser, struct strv *rest, stru
     return FLAG_OK;
 }
 
-static void log_ignored(void)
+static void log_ignored(const struct parser *parser)
 {
-    if (!parsed.ignored_pending)
-        return;
-    parsed.ignored_pending = false;
-    for (size_t i = 0; i < parsed.program->count; i++) {
-        const struct flag *flag = &parsed.program->flags[i];
-        if (parsed.set[i] && (flag->type == FLAG_IGNORED || flag->type == FLAG_IGNORED_BOOL))
+    for (size_t i = 0; i < parser->program->count; i++) {
+        const struct flag *flag = &parser->program->flags[i];
+        if (parser->set[i] && (flag->type == FLAG_IGNORED || flag->type == FLAG_IGNORED_BOOL))
             log_warn("Flag has no effect", kv_str("flag", flag->name), kv_str("reason", flag->help));
     }
+}
+
+/* Of a program with LOG_FLAGS; others log as text. */
+static int set_up_log(const struct flag_program *program, const void *options, struct err *err)
+{
+    const struct flag *flag = find(program->flags, program->count, "logging-format", strlen("logging-format"));
+    if (flag == NULL)
+        return 0;
+    const char *at = (const char *)options + flag->offset - offsetof(struct flag_log, format);
+    const struct flag_log *log = (const struct flag_log *)(const void *)at;
+    struct log_options wanted = {.vmodule = log->vmodule};
+    if (log->verbosity < INT_MIN || log->verbosity > INT_MAX)
+        return err_set(err, ERR_INVALID, "invalid value \"%lld\" for --v: out of range", (long long)log->verbosity);
+    wanted.verbosity = (int)log->verbosity;
+    if (str_eq(log->format, "json"))
+        wanted.format = LOG_FORMAT_JSON;
+    else if (!str_empty(log->format) && !str_eq(log->format, "text"))
+        return err_set(err, ERR_INVALID, "invalid value \"%s\" for --logging-format: use text or json", log->format);
+    return log_setup(&wanted, err);
 }
 
 enum flag_result flag_parse(const struct flag_program *program, int argc, char **argv, void *options, struct strv *rest)
@@ -337,19 +331,16 @@ enum flag_result flag_parse(const struct flag_program *program, int argc, char *
                 store_default(&program->flags[i], options);
         }
     }
-    free(parsed.set);
-    parsed.program = program;
-    parsed.set = mem_calloc(program->count, sizeof(*parsed.set));
-    parsed.ignored_pending = false;
-
     auto_err struct err err = {0};
-    struct parser parser = {.program = program, .options = options, .argv = argv, .argc = argc};
+    auto_free bool *set = mem_calloc(program->count, sizeof(*set));
+    struct parser parser = {.program = program, .options = options, .argv = argv, .argc = argc, .set = set};
     enum flag_result result = parse_all(&parser, rest, &err);
+    if (result == FLAG_OK && set_up_log(program, options, &err) != 0)
+        result = FLAG_USAGE;
     if (result == FLAG_USAGE)
         fprintf(stderr, "%s\nsee '%s --help'\n", err_text(&err), program->name);
-    /* a program with logging flags has not set up the log yet: then flag_log_setup says it, in the right format */
-    if (result == FLAG_OK && find(program->flags, program->count, "logging-format", 14) == NULL)
-        log_ignored();
+    if (result == FLAG_OK)
+        log_ignored(&parser);
     return result;
 }
 
@@ -359,25 +350,4 @@ void flag_free(const struct flag_program *program, void *options)
         if (program->flags[i].type == FLAG_LIST)
             strv_free((struct strv *)(void *)((char *)options + program->flags[i].offset));
     }
-    if (parsed.program == program) {
-        free(parsed.set);
-        parsed.set = NULL;
-        parsed.ignored_pending = false;
-    }
-}
-
-int flag_log_setup(const struct flag_log *log, struct err *err)
-{
-    struct log_options options = {.vmodule = log->vmodule};
-    if (log->verbosity < INT_MIN || log->verbosity > INT_MAX)
-        return err_set(err, ERR_INVALID, "invalid value \"%lld\" for --v: out of range", (long long)log->verbosity);
-    options.verbosity = (int)log->verbosity;
-    if (str_eq(log->format, "json"))
-        options.format = LOG_FORMAT_JSON;
-    else if (!str_empty(log->format) && !str_eq(log->format, "text"))
-        return err_set(err, ERR_INVALID, "invalid value \"%s\" for --logging-format: use text or json", log->format);
-    if (log_setup(&options, err) != 0)
-        return -1;
-    log_ignored();
-    return 0;
 }

@@ -22,8 +22,7 @@ enum flag_type {
     FLAG_STRING,       /* const char *: points into argv or at the default */
     FLAG_DURATION,     /* int64_t nanoseconds, Go's syntax */
     FLAG_LIST,         /* struct strv: may be repeated, every occurrence adds one */
-    FLAG_IGNORED,      /* accepted with any or no value, does nothing here; help says why. Parsing logs one line
-                        * (in programs with LOG_FLAGS flag_log_setup does, since the format is known then). */
+    FLAG_IGNORED,      /* accepted with any or no value, does nothing here; help says why. Parsing logs one line. */
     FLAG_IGNORED_BOOL, /* the same for a flag that takes no separate value */
 };
 
@@ -51,16 +50,10 @@ enum flag_result {
     FLAG_EXIT,  /* --help, --version or --help-markdown was served on stdout: exit 0 */
     FLAG_USAGE, /* bad command line, explained on stderr with the nearest known flag: exit 2 */
 };
-/* Sets the defaults in *options, then what argv says. Arguments that are no flags go to `rest` (NULL = they are an
- * error).
- * --help, --help-markdown and --version are built in. */
+/* Sets the defaults in *options, then what argv says, and sets up the log when the program has LOG_FLAGS. Arguments
+ * that are no flags go to `rest` (NULL = they are an error). --help, --help-markdown and --version are built in. */
 enum flag_result flag_parse(const struct flag_program *program, int argc, char **argv, void *options,
                             struct strv *rest);
-/* The same for one value, e.g. from an environment variable. */
-int flag_set(const struct flag_program *program, void *options, const char *name, const char *value, struct err *err);
-/* Whether the command line named this flag (after flag_parse, same options struct must have been used): the parser
- * keeps a bitmap for the process that called flag_parse last, so this is for main only. */
-bool flag_was_set(const char *name);
 void flag_print_help(const struct flag_program *program, FILE *out);
 void flag_print_markdown(const struct flag_program *program, FILE *out);
 void flag_free(const struct flag_program *program, void *options); /* frees FLAG_LIST values */
@@ -102,6 +95,5 @@ struct flag_log {
         .name = "logging-format", .type = FLAG_STRING, .default_value = "text", .group = "Logging",                    \
         .help = "Log format: text or json.", .offset = offsetof(options, member.format)                                \
     }
-int flag_log_setup(const struct flag_log *log, struct err *err);
 
 #endif

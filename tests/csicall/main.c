@@ -144,18 +144,13 @@ int main(int argc, char **argv)
     thread_limit_arenas();
     struct options options = {0};
     auto_strv struct strv rest = {0};
-    switch (flag_parse(&program, argc, argv, &options, &rest)) {
-    case FLAG_EXIT:
-        return 0;
-    case FLAG_USAGE:
-        return 2;
-    case FLAG_OK:
-        break;
-    }
+    enum flag_result parsed = flag_parse(&program, argc, argv, &options, &rest);
+    if (parsed != FLAG_OK)
+        return parsed == FLAG_EXIT ? 0 : 2;
     auto_err struct err err = {0};
     const bool arguments_fit = options.batch ? rest.len == 0 : rest.len == 1 || rest.len == 2;
-    if (flag_log_setup(&options.log, &err) < 0 || !arguments_fit) {
-        fprintf(stderr, "csi-call: %s\n", err.message ? err.message : "usage: csi-call [flags] METHOD [JSON]");
+    if (!arguments_fit) {
+        fprintf(stderr, "usage: csi-call [flags] METHOD [JSON]\n");
         return 2;
     }
     if (run(&options, &rest, &err) < 0) {

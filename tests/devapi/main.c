@@ -177,7 +177,7 @@ int main(int argc, char **argv)
         .bookmark_interval = options.bookmark_interval,
         .token = options.token,
     };
-    if (flag_log_setup(&options.log, &err) != 0 || read_profile(options.serve, &server.rules.minor, &err) != 0) {
+    if (read_profile(options.serve, &server.rules.minor, &err) != 0) {
         log_error("Bad command line", kv_err(&err));
         return 2;
     }

@@ -64,14 +64,9 @@ int main(int argc, char **argv)
     struct options options = {0};
     auto_err struct err err = {0};
     thread_limit_arenas();
-    switch (flag_parse(&program, argc, argv, &options, NULL)) {
-    case FLAG_OK:
-        break;
-    case FLAG_EXIT:
-        return 0;
-    case FLAG_USAGE:
-        return 2;
-    }
+    enum flag_result parsed = flag_parse(&program, argc, argv, &options, NULL);
+    if (parsed != FLAG_OK)
+        return parsed == FLAG_EXIT ? 0 : 2;
     struct fake fake = {.options = &options.fake,
                         .lock = PTHREAD_MUTEX_INITIALIZER,
                         .steps = json_object(),
@@ -80,7 +75,7 @@ int main(int argc, char **argv)
                         .maximum = -1,
                         .stop = stop_new()};
     stop_on_signals(fake.stop);
-    int status = flag_log_setup(&options.log, &err) < 0 || run(&fake, &err) < 0;
+    int status = run(&fake, &err) < 0;
     if (status != 0)
         fprintf(stderr, "berth-fakecsi: %s\n", err_text(&err));
     json_decref(fake.steps);
