@@ -268,16 +268,6 @@ void share_root(const struct share *share, struct share_fh *root)
     *root = share->root;
 }
 
-uint32_t share_read_max(const struct share *share)
-{
-    return share->read_max;
-}
-
-uint32_t share_write_max(const struct share *share)
-{
-    return share->write_max;
-}
-
 int share_fail(const struct share *share, int error, struct err *err, const char *format, ...)
 {
     va_list args;
@@ -539,15 +529,4 @@ int share_start_readdir(struct share *share, struct share_call *call, const stru
     call->page = page;
     call->done = false;
     return share->broken != 0 ? share->broken : share->protocol->readdir(share, call, dir, bytes);
-}
-
-int share_start_lookup(struct share *share, struct share_call *call, const struct share_fh *dir, const char *name,
-                       struct share_fh *fh, struct share_attr *attr)
-{
-    CHECK_NAME(name);
-    call->share = share;
-    call->fh = fh;
-    call->attr = attr;
-    call->done = false;
-    return share->broken != 0 ? share->broken : share->protocol->lookup(share, call, dir, name);
 }

@@ -141,8 +141,6 @@ void share_page_clear(struct share_page *page); /* entries go, cookie and verifi
 #define auto_page __attribute__((cleanup(share_page_clear)))
 
 void share_root(const struct share *share, struct share_fh *root);
-uint32_t share_read_max(const struct share *share);
-uint32_t share_write_max(const struct share *share);
 
 /* Names are single elements: "", ".", ".." and those with a slash are EINVAL. fh and attr may be NULL. */
 int share_lookup(struct share *share, const struct share_fh *dir, const char *name, struct share_fh *fh,
@@ -183,8 +181,6 @@ int share_start_remove(struct share *share, struct share_call *call, const struc
                        bool directory);
 int share_start_readdir(struct share *share, struct share_call *call, const struct share_fh *dir, uint32_t bytes,
                         struct share_page *page);
-int share_start_lookup(struct share *share, struct share_call *call, const struct share_fh *dir, const char *name,
-                       struct share_fh *fh, struct share_attr *attr);
 /* Waits for the server and runs what finished; fails when nothing came within the time-out: then all calls finished,
  * with that error. */
 int share_step(struct share *share);

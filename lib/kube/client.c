@@ -114,11 +114,6 @@ void kube_client_free(struct kube_client *client)
     free(client);
 }
 
-struct kube_config *kube_client_config(struct kube_client *client)
-{
-    return client->config;
-}
-
 char *kube_user_agent(const char *program)
 {
     static const struct {

@@ -40,7 +40,6 @@ int kube_client_new(struct kube_config *config, const struct kube_client_options
                     struct err *err);
 void kube_client_free(struct kube_client *client); /* after all callers returned */
 char *kube_user_agent(const char *program);        /* owned by the caller */
-struct kube_config *kube_client_config(struct kube_client *client);
 /* The server's own sentence within an error of this client, without what was put before it: from "patch claim
  * default/data: 409 Conflict: Operation cannot …" this is "Operation cannot …". Points into err; the whole message when
  * the error is not the server's. For events, which show users the words of the API server. */

@@ -54,7 +54,6 @@ void kube_queue_shut_down(struct kube_queue *queue); /* waiting and later kube_q
 struct kube_workers;
 struct kube_workers *kube_workers_start(struct kube_queue *queue, size_t count, const char *name,
                                         int (*work)(void *arg, const char *key), void *arg);
-size_t kube_workers_count(struct kube_workers *workers); /* threads right now */
-void kube_workers_join(struct kube_workers *workers);    /* after kube_queue_shut_down; frees */
+void kube_workers_join(struct kube_workers *workers); /* after kube_queue_shut_down; frees */
 
 #endif

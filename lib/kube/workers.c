@@ -85,14 +85,6 @@ struct kube_workers *kube_workers_start(struct kube_queue *queue, size_t count, 
     return workers;
 }
 
-size_t kube_workers_count(struct kube_workers *workers)
-{
-    pthread_mutex_lock(&workers->lock);
-    size_t count = workers->count;
-    pthread_mutex_unlock(&workers->lock);
-    return count;
-}
-
 void kube_workers_join(struct kube_workers *workers)
 {
     if (workers == NULL)

@@ -29,19 +29,11 @@ struct check {
     void *arg;
 };
 
-struct page {
-    struct page *next;
-    char *path;
-    void (*write)(void *arg, struct str *out);
-    void *arg;
-};
-
 struct observe_http {
     struct metrics *metrics;
     char *metrics_path;
-    pthread_mutex_t lock; /* checks and pages: they may be added while the server runs */
+    pthread_mutex_t lock; /* checks may be added while the server runs */
     struct check *checks; /* in the order in which they were added */
-    struct page *pages;
     struct MHD_Daemon *daemon;
     int port;
     int connections[CONNECTIONS_MAX]; /* sockets, oldest first; touched by the server's thread only */
@@ -78,12 +70,6 @@ void observe_http_free(struct observe_http *http)
         free(check->name);
         free(check);
     }
-    while (http->pages != NULL) {
-        struct page *page = http->pages;
-        http->pages = page->next;
-        free(page->path);
-        free(page);
-    }
     pthread_mutex_destroy(&http->lock);
     free(http->metrics_path);
     free(http);
@@ -99,16 +85,6 @@ void observe_http_add_check(struct observe_http *http, enum observe_endpoint end
     while (*end != NULL)
         end = &(*end)->next;
     *end = added;
-    pthread_mutex_unlock(&http->lock);
-}
-
-void observe_http_add_page(struct observe_http *http, const char *path, void (*write)(void *arg, struct str *out),
-                           void *arg)
-{
-    struct page *added = mem_new(struct page);
-    pthread_mutex_lock(&http->lock);
-    *added = (struct page){.next = http->pages, .path = mem_strdup(path), .write = write, .arg = arg};
-    http->pages = added;
     pthread_mutex_unlock(&http->lock);
 }
 
@@ -197,20 +173,6 @@ static bool serve_endpoint(struct observe_http *http, const char *path, bool ver
     return false;
 }
 
-static bool serve_page(struct observe_http *http, const char *path, struct answer *answer)
-{
-    pthread_mutex_lock(&http->lock);
-    const struct page *page = http->pages;
-    while (page != NULL && !str_eq(page->path, path))
-        page = page->next;
-    pthread_mutex_unlock(&http->lock);
-    if (page == NULL) /* else it stays as long as the server */
-        return false;
-    answer_text(answer, MHD_HTTP_OK, "");
-    page->write(page->arg, &answer->body);
-    return true;
-}
-
 static void serve(struct observe_http *http, const char *method, const char *path, bool verbose, struct answer *answer)
 {
     if (!str_eq(method, MHD_HTTP_METHOD_GET) && !str_eq(method, MHD_HTTP_METHOD_HEAD)) {
@@ -219,7 +181,7 @@ static void serve(struct observe_http *http, const char *method, const char *pat
         answer_text(answer, MHD_HTTP_OK, "");
         answer->content_type = "text/plain; version=0.0.4; charset=utf-8";
         metrics_write(http->metrics, &answer->body);
-    } else if (!serve_endpoint(http, path, verbose, answer) && !serve_page(http, path, answer)) {
+    } else if (!serve_endpoint(http, path, verbose, answer)) {
         answer_text(answer, MHD_HTTP_NOT_FOUND, "404 page not found\n");
     }
 }

@@ -20,9 +20,6 @@ enum observe_endpoint { OBSERVE_HEALTHZ, OBSERVE_READYZ, OBSERVE_LEADER_ELECTION
 struct observe_http *observe_http_new(struct metrics *metrics, const char *metrics_path);
 void observe_http_add_check(struct observe_http *http, enum observe_endpoint endpoint, const char *name,
                             observe_check_fn check, void *arg);
-/* Further plain-text GET pages, e.g. "/debug/state". `write` fills the body. */
-void observe_http_add_page(struct observe_http *http, const char *path, void (*write)(void *arg, struct str *out),
-                           void *arg);
 /* address: "host:port", ":port", "[::1]:port"; port 0 = any free one (observe_http_port tells). */
 int observe_http_start(struct observe_http *http, const char *address, struct err *err);
 int observe_http_port(const struct observe_http *http);

@@ -304,10 +304,3 @@ void defaults_node(json_t *object, const struct rules *rules, bool create)
     tree_default(object, "status", json_object());
     null_times(tree_get(object, "status.conditions"), false);
 }
-
-void defaults_custom(json_t *object, const struct rules *rules, bool create)
-{
-    (void)object;
-    (void)rules;
-    (void)create;
-}

@@ -26,6 +26,5 @@ void defaults_class(json_t *object, const struct rules *rules, bool create);
 void defaults_driver(json_t *object, const struct rules *rules, bool create);
 void defaults_attachment(json_t *object, const struct rules *rules, bool create);
 void defaults_node(json_t *object, const struct rules *rules, bool create);
-void defaults_custom(json_t *object, const struct rules *rules, bool create);
 
 #endif

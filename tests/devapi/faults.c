@@ -91,11 +91,6 @@ void faults_free(struct faults *faults)
     free(faults);
 }
 
-const char *fault_action_name(enum fault_action action)
-{
-    return action_names[action];
-}
-
 bool fault_action_find(const char *name, enum fault_action *action)
 {
     for (size_t i = 0; i < FAULT_ACTIONS; i++) {

@@ -79,7 +79,6 @@ void faults_clear(struct faults *faults);
 json_t *faults_describe(const struct faults *faults);
 /* Counts the request in all faults that match it, and copies the effects that are due. */
 void faults_match(struct faults *faults, const struct request *request, struct fault_hits *hits);
-const char *fault_action_name(enum fault_action action);
 bool fault_action_find(const char *name, enum fault_action *action);
 /* The first effect with this action at this moment, or NULL. */
 const struct fault_effect *fault_hits_find(const struct fault_hits *hits, enum fault_action action, bool after);

@@ -40,11 +40,6 @@ static int when_ready(void *arg, struct err *err)
     return err_set(err, ERR_UNAVAILABLE, "the list of claims is not there yet");
 }
 
-static void write_page(void *arg, struct str *out)
-{
-    str_addf(out, "%s\n", (const char *)arg);
-}
-
 static int setup(void **state)
 {
     struct fixture *fixture = mem_new(struct fixture);
@@ -156,15 +151,12 @@ static void test_leader_election(void **state)
 {
     struct fixture *fixture = *state;
     assert_answer(fixture, "GET", "/healthz/leader-election", 404, "404 page not found\n");
-    /* checks and pages may come while the server runs */
+    /* checks may come while the server runs */
     observe_http_add_check(fixture->http, OBSERVE_LEADER_ELECTION, "lease", when_ready, fixture);
     assert_answer(fixture, "GET", "/healthz/leader-election", 500,
                   "internal server error: the list of claims is not there yet\n");
     atomic_store(&fixture->ready, true);
     assert_answer(fixture, "GET", "/healthz/leader-election", 200, "ok");
-    observe_http_add_page(fixture->http, "/debug/state", write_page, (void *)(uintptr_t) "all is well");
-    assert_answer(fixture, "GET", "/debug/state", 200, "all is well\n");
-    assert_answer(fixture, "GET", "/debug/state/", 404, "404 page not found\n");
 }
 
 static void test_other_methods(void **state)
