@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """The demo, left to itself and interrupted by ^C at every step, leaves no process, no mount, no file and no object."""
+import contextlib
 import os
 import pty
-import subprocess
 import sys
 import tempfile
 import time
@@ -39,8 +39,11 @@ def leftovers(directory):
     with open("/proc/mounts", encoding="utf-8") as f:
         found = [line.split()[1] for line in f if directory in line]
     found += [os.path.join(directory, name) for name in os.listdir(directory)]
-    processes = subprocess.run(["pgrep", "-af", directory], capture_output=True, text=True, check=False).stdout
-    return found + processes.splitlines()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as f:
+            line = f.read().replace("\0", " ")
+            found += [line] if directory in line else []
+    return found
 
 
 def whole(_):
