@@ -139,10 +139,21 @@ UNIT_THREAD := $(filter $(LIBS:%=$(O)/tests/unit/%/%),$(UNIT_BIN))
 unit-thread: $(UNIT_THREAD) $(O)/berth-devapi
 	@scripts/run-unit.sh $(UNIT_THREAD)
 
+# ---- fuzzing: FUZZ_SECONDS for each target, in a build of its own; what was found before is not kept ---------------------
+FUZZ_BIN := $(patsubst %.c,$(O)/%,$(wildcard tests/fuzz/fuzz_*.c))
+$(FUZZ_BIN): %: %.o $(call libs_of,kube base)
+	$(call say,LINK)
+	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $< -Wl,--start-group $(call libs_of,kube base) -Wl,--end-group $(call ldlibs_of,kube base)
+.PHONY: fuzz fuzz-build
+fuzz-build: $(FUZZ_BIN)
+FUZZ_SECONDS ?= 60
+fuzz:
+	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
 # ---- the two commands ---------------------------------------------------------------------------------------------------
 .PHONY: demo test lint fmt bench oracle install uninstall clean help
 demo: deps
-	@demo/demo.sh
+	@BUILD=$(abspath $(O)) demo/demo.sh
 test: deps
 	@scripts/test.sh
 lint: deps
@@ -150,7 +161,7 @@ lint: deps
 fmt:
 	clang-format -i $$(git ls-files '*.c' '*.h')
 bench: all
-	@bench/run.sh
+	@bench/run.sh $(O)
 # upstream's own binder and ours through the same random sequences: N of them, of seed S
 oracle: N ?= 300
 oracle: S ?= 1
@@ -173,10 +184,15 @@ help:
 	@echo "make unit       unit tests only, in seconds"
 	@echo "make lint       formatting, cppcheck, clang-tidy, shellcheck"
 	@echo "make fmt        format the sources"
-	@echo "make bench      benchmarks"
+	@echo "make bench      benchmarks (root)"
+	@echo "make fuzz       the parsers of text from outside, FUZZ_SECONDS=60 each (clang)"
 	@echo "make oracle     compare with upstream's binder, N=300 random sequences of seed S=1"
 	@echo "make install    into PREFIX=/usr/local (DESTDIR is honoured); make uninstall takes it away"
 	@echo "make clean      remove the build directories"
+	@echo "make dist       a tarball of the sources;  make deb  a Debian package"
+	@echo "make images     container images (ENGINE=podman|docker|buildah); make image-archives  without any of these"
+	@echo "make manifests  deploy/rbac and deploy/helm from the kustomize bases; make check-deploy  checks deploy/"
+	@echo "make e2e-node   the suite on a real node made here (root); make e2e-kind  on kind clusters"
 	@echo "variables       SAN=address|thread CC=clang V=1 O=dir"
 
 -include deploy/targets.mk

@@ -16,7 +16,8 @@ check() {
     fi
 }
 need=()
-for tool in clang-format clang-tidy cppcheck shellcheck; do
+# clang itself is for the tests that follow
+for tool in clang clang-format clang-tidy cppcheck shellcheck; do
     command -v "$tool" >/dev/null || need+=("$tool")
 done
 if [ ${#need[@]} -gt 0 ]; then

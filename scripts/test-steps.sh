@@ -13,6 +13,7 @@ step flags 60 scripts/docs.sh check
 step unit 900 "${make[@]}" unit
 step unit-clang 1200 "${make[@]}" unit CC=clang
 step unit-address 1800 "${make[@]}" unit SAN=address
+step fuzz 900 scripts/fuzz.sh 10
 step unit-thread 1800 "${make[@]}" unit-thread SAN=thread
 
 live devapi-conformance 300 tests/devapi/conformance.sh devapi
