@@ -65,8 +65,7 @@ libs_of = $(foreach l,$(1),$(O)/lib$(l).a)
 ldlibs_of = $(foreach l,$(1),$(LDLIBS_$(l)))
 
 .PHONY: all lib
-all: check-deps
-	$(Q)$(MAKE) --no-print-directory programs O=$(O)
+all: check-deps programs
 .PHONY: programs
 programs: $(PROGRAMS:%=$(O)/%) $(LIB_FILES)
 lib: $(LIB_FILES)
