@@ -13,7 +13,7 @@ chmod 755 "$tree"
 mkdir -p "$tree"/usr/{bin,share/man/man1,share/doc/berth,share/berth} "$tree/DEBIAN"
 
 programs=()
-for program in berth-controller berth-provisioner berth-hostpath berth-holder berth-fuse berth-nfs kubectl-berth; do
+for program in berth-controller berth-provisioner berth-hostpath berth-holder berth-fuse berth-nfs; do
     [[ -x $build/$program ]] || continue
     programs+=("$build/$program")
     strip --strip-unneeded -o "$tree/usr/bin/$program" "$build/$program"

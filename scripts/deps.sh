@@ -10,7 +10,7 @@ has_pkg_config=$(command -v pkg-config || true)
 while read -r probe package _; do
     case $probe in
     '' | '#'*) continue ;;
-    -/*) [ -e "${probe#-}" ] ;;
+    -/*) compgen -G "${probe#-}" >/dev/null ;;
     -*) command -v "${probe#-}" >/dev/null ;;
     *) [ -n "$has_pkg_config" ] && pkg-config --exists "$probe" ;;
     esac || missing+=("$package")
