@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define RESENT ((uint64_t)1 << 63) /* FUSE_UNIQUE_RESEND, kernel 6.9 */
 
@@ -111,11 +112,24 @@ void fs_reply_entry(fuse_req_t req, int result, const struct fuse_entry_param *e
         handles_forget(fs_volume(req)->handles, entry->ino, 1);
 }
 
-void fs_kill_suid(int fd, const struct stat *st)
+bool fs_drop_attributes(const struct fs_worker *worker, uint64_t node_id)
+{
+    const struct {
+        struct fuse_out_header header;
+        struct fuse_notify_inval_inode_out body;
+    } notice = {.header = {.len = sizeof(notice), .error = FUSE_NOTIFY_INVAL_INODE},
+                .body = {.ino = node_id, .off = -1}};
+    return !(write(worker->fd, &notice, sizeof(notice)) < 0 && errno == ENOENT);
+}
+
+void fs_kill_suid(const struct fs_worker *worker, uint64_t node_id, int fd, const struct stat *st)
 {
     char path[VOLUME_FD_PATH_SIZE];
     mode_t kill = S_ISUID | ((st->st_mode & S_IXGRP) != 0 ? S_ISGID : 0);
-    if ((st->st_mode & kill) != 0 && S_ISREG(st->st_mode) &&
-        chmod(volume_fd_path(fd, path), st->st_mode & 07777 & ~kill) != 0)
+    if ((st->st_mode & kill) == 0 || !S_ISREG(st->st_mode))
+        return;
+    if (chmod(volume_fd_path(fd, path), st->st_mode & 07777 & ~kill) != 0)
         log_warn("Cannot clear setuid", kv_int("errno", errno));
+    /* after a write the kernel asks for a file's size again, but runs a program by the mode that it remembers */
+    fs_drop_attributes(worker, node_id);
 }

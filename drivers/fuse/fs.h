@@ -56,8 +56,10 @@ int fs_look_up(struct fs_worker *worker, const struct volume_directory *director
                struct fuse_entry_param *entry);
 /* Answers with the entry, or with the error. */
 void fs_reply_entry(fuse_req_t req, int result, const struct fuse_entry_param *entry);
+/* Has the kernel forget the attributes that it keeps of a file; false when it does not know the file any more. */
+bool fs_drop_attributes(const struct fs_worker *worker, uint64_t node_id);
 /* setuid and setgid go as they do after a write by somebody without CAP_FSETID. st is the state before. */
-void fs_kill_suid(int fd, const struct stat *st);
+void fs_kill_suid(const struct fs_worker *worker, uint64_t node_id, int fd, const struct stat *st);
 
 void fs_getattr(fuse_req_t req, fuse_ino_t node_id, struct fuse_file_info *fi);
 void fs_setattr(fuse_req_t req, fuse_ino_t node_id, struct stat *attr, int to_set, struct fuse_file_info *fi);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "drivers/fuse/fs.h"
 #include "drivers/fuse/room.h"
+#include "drivers/fuse/transfer.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
@@ -98,7 +99,6 @@ void fs_read(fuse_req_t req, fuse_ino_t node_id, size_t size, off_t offset, stru
     struct volume *volume = worker->volume;
     struct node *node = NULL;
     unsigned char *scratch = fs_scratch(worker);
-    size_t done = 0;
     (void)fi;
     int fd = use_data(volume, node_id, false, &node);
     if (fd < 0) {
@@ -106,21 +106,12 @@ void fs_read(fuse_req_t req, fuse_ino_t node_id, size_t size, off_t offset, stru
         return;
     }
     pthread_mutex_unlock(&node->lock); /* the reference keeps the descriptor */
-    ssize_t got = 1;
-    size = size < FS_MAX_IO ? size : FS_MAX_IO;
-    while (done < size && got > 0) {
-        got = pread(fd, scratch + done, size - done, offset + (off_t)done);
-        if (got < 0 && errno == EINTR)
-            got = 1;
-        else if (got > 0)
-            done += (size_t)got;
-    }
-    int error = errno;
+    ssize_t got = transfer_read(fd, scratch, size < FS_MAX_IO ? size : FS_MAX_IO, offset);
     node_put(&volume->nodes, node);
-    if (got < 0 && done == 0)
-        fuse_reply_err(req, error);
+    if (got < 0)
+        fuse_reply_err(req, (int)-got);
     else
-        fuse_reply_buf(req, (const char *)scratch, done);
+        fuse_reply_buf(req, (const char *)scratch, (size_t)got);
 }
 
 void fs_lseek(fuse_req_t req, fuse_ino_t node_id, off_t offset, int whence, struct fuse_file_info *fi)
@@ -145,20 +136,6 @@ void fs_lseek(fuse_req_t req, fuse_ino_t node_id, off_t offset, int whence, stru
 /* ---- writing --------------------------------------------------------------------------------------------------------
  */
 
-static ssize_t write_all(int fd, const char *data, size_t size, int64_t offset)
-{
-    size_t done = 0;
-    while (done < size) {
-        ssize_t wrote = pwrite(fd, data + done, size - done, offset + (int64_t)done);
-        if (wrote < 0 && errno == EINTR)
-            continue;
-        if (wrote <= 0)
-            return done > 0 ? (ssize_t)done : -errno;
-        done += (size_t)wrote;
-    }
-    return (ssize_t)done;
-}
-
 static ssize_t write_file(struct fs_worker *worker, uint64_t node_id, const char *data, size_t size, int64_t offset)
 {
     struct volume *volume = worker->volume;
@@ -170,14 +147,17 @@ static ssize_t write_file(struct fs_worker *worker, uint64_t node_id, const char
     if (fd < 0)
         return fd;
     int64_t fits = room_for_data(volume, node, fd, offset, (int64_t)size, true, &reserved);
-    ssize_t result = fits < 0 ? (ssize_t)fits : write_all(fd, data, (size_t)fits, offset);
+    ssize_t result = fits < 0 ? (ssize_t)fits : transfer_write(fd, data, (size_t)fits, offset);
     if (fits >= 0) {
         st.st_mode = 0;
         room_used_data(volume, node, fd, reserved, &st);
         if (result > 0 && (raw->write_flags & FUSE_WRITE_KILL_SUIDGID) != 0)
-            fs_kill_suid(fd, &st);
+            fs_kill_suid(worker, node_id, fd, &st);
     }
     leave_data(volume, node);
+    /* what comes from a mapping is clean once it is answered, however short the answer is: it has to be an error */
+    if (result >= 0 && (size_t)result < size && (raw->write_flags & FUSE_WRITE_CACHE) != 0)
+        return (size_t)fits < size ? -ENOSPC : -EIO;
     return result;
 }
 
@@ -205,16 +185,24 @@ int fs_truncate(struct fs_worker *worker, uint64_t node_id, int64_t size, bool k
             result = -errno;
         room_used_data(volume, node, fd, 0, &st);
         if (result == 0 && kill_suid)
-            fs_kill_suid(fd, &st);
+            fs_kill_suid(worker, node_id, fd, &st);
     }
     leave_data(volume, node);
     return result;
 }
 
-static int allocate(struct fs_worker *worker, uint64_t node_id, int mode, int64_t offset, int64_t length)
+/* These calls, other than a write, do not say whether setuid has to go, and the kernel leaves it to us. */
+static bool loses_suid(fuse_req_t req)
 {
+    return fuse_req_ctx(req)->uid != 0;
+}
+
+static int allocate(fuse_req_t req, uint64_t node_id, int mode, int64_t offset, int64_t length)
+{
+    struct fs_worker *worker = fs_worker(req);
     struct volume *volume = worker->volume;
     struct node *node = NULL;
+    struct stat st = {0};
     int64_t reserved = 0;
     int fd = use_data(volume, node_id, true, &node);
     if (fd < 0)
@@ -227,7 +215,9 @@ static int allocate(struct fs_worker *worker, uint64_t node_id, int mode, int64_
             ;
         if (result != 0)
             result = -errno;
-        room_used_data(volume, node, fd, reserved, NULL);
+        room_used_data(volume, node, fd, reserved, &st);
+        if (result == 0 && loses_suid(req))
+            fs_kill_suid(worker, node_id, fd, &st);
     }
     leave_data(volume, node);
     return (int)result;
@@ -236,7 +226,7 @@ static int allocate(struct fs_worker *worker, uint64_t node_id, int mode, int64_
 void fs_fallocate(fuse_req_t req, fuse_ino_t node_id, int mode, off_t offset, off_t length, struct fuse_file_info *fi)
 {
     (void)fi;
-    fuse_reply_err(req, -allocate(fs_worker(req), node_id, mode, offset, length));
+    fuse_reply_err(req, -allocate(req, node_id, mode, offset, length));
 }
 
 /* By hand, where the file system has no way of its own to copy. */
@@ -248,14 +238,16 @@ static int64_t copy_through(struct fs_worker *worker, int from, int64_t from_off
     ssize_t got = pread(from, scratch, size, from_offset);
     if (got < 0)
         return -errno;
-    return write_all(to, (const char *)scratch, (size_t)got, to_offset);
+    return transfer_write(to, scratch, (size_t)got, to_offset);
 }
 
-static int64_t copy_range(struct fs_worker *worker, int from, int64_t from_offset, uint64_t to_id, int64_t to_offset,
+static int64_t copy_range(fuse_req_t req, int from, int64_t from_offset, uint64_t to_id, int64_t to_offset,
                           int64_t length)
 {
+    struct fs_worker *worker = fs_worker(req);
     struct volume *volume = worker->volume;
     struct node *node = NULL;
+    struct stat st = {0};
     int64_t reserved = 0;
     int to = use_data(volume, to_id, true, &node);
     if (to < 0)
@@ -269,7 +261,9 @@ static int64_t copy_range(struct fs_worker *worker, int from, int64_t from_offse
             result = copy_through(worker, from, from_offset, to, to_offset, fits);
         else if (result < 0)
             result = -errno;
-        room_used_data(volume, node, to, reserved, NULL);
+        room_used_data(volume, node, to, reserved, &st);
+        if (result > 0 && loses_suid(req))
+            fs_kill_suid(worker, to_id, to, &st);
     }
     leave_data(volume, node);
     return result;
@@ -294,7 +288,7 @@ void fs_copy_file_range(fuse_req_t req, fuse_ino_t from_id, off_t from_offset, s
         if ((uint64_t)length < (uint64_t)most)
             most = (int64_t)length;
         most = most < COPY_AT_ONCE ? most : COPY_AT_ONCE;
-        result = most == 0 ? 0 : copy_range(fs_worker(req), from, from_offset, to_id, to_offset, most);
+        result = most == 0 ? 0 : copy_range(req, from, from_offset, to_id, to_offset, most);
         node_put(&volume->nodes, source);
     }
     if (result < 0)

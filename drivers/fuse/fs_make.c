@@ -186,16 +186,9 @@ static int open_created(struct volume *volume, struct making *making, uint64_t n
 static int create(struct fs_worker *worker, fuse_ino_t parent, struct making *making, struct fuse_entry_param *entry)
 {
     int result = make_name(worker, parent, making, entry);
-    if (result == -EEXIST && (making->open_flags & O_EXCL) == 0) {
-        auto_directory struct volume_directory directory = {.fd = -1};
-        result = volume_enter_directory(worker->volume, parent, &directory);
-        if (result == 0)
-            result = fs_look_up(worker, &directory, making->name, entry);
-        if (result == 0 && !S_ISREG(entry->attr.st_mode)) {
-            handles_forget(worker->volume->handles, entry->ino, 1);
-            result = -EEXIST;
-        }
-    }
+    /* The kernel thought there is none and has checked no permission for it: it shall look again. */
+    if (result == -EEXIST && (making->open_flags & O_EXCL) == 0)
+        return -ESTALE;
     if (result < 0)
         return result;
     result = open_created(worker->volume, making, entry->ino);

@@ -32,20 +32,9 @@ void fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 /* ---- forget ---------------------------------------------------------------------------------------------------------
  */
 
-/* Whether the kernel still knows the inode: asking it to drop cached attributes says so. */
-static bool kernel_knows(const struct fs_worker *worker, uint64_t node_id)
-{
-    const struct {
-        struct fuse_out_header header;
-        struct fuse_notify_inval_inode_out body;
-    } notice = {.header = {.len = sizeof(notice), .error = FUSE_NOTIFY_INVAL_INODE},
-                .body = {.ino = node_id, .off = -1}};
-    return !(write(worker->fd, &notice, sizeof(notice)) < 0 && errno == ENOENT);
-}
-
 void fs_reap_orphan(const struct fs_worker *worker, uint64_t node_id)
 {
-    if (!kernel_knows(worker, node_id))
+    if (!fs_drop_attributes(worker, node_id))
         volume_remove_orphan(worker->volume, node_id);
 }
 

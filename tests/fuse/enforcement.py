@@ -4,6 +4,7 @@ import errno
 import mmap
 import os
 import random
+import shutil
 import threading
 
 from lab import (FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, MIB, Refused, allocated, expect_error, fallocate,
@@ -140,6 +141,27 @@ def test_fill_by_mmap(lab):
         os.close(fd)
     except OSError:
         pass
+    check(volume)
+
+
+def test_msync_never_loses_what_does_not_fit(lab):
+    """The kernel takes a page of a mapping for written however short the answer: there must be none."""
+    volume = lab.volume(8 * MIB)
+    fd = os.open(volume / "f", os.O_CREAT | os.O_RDWR)
+    os.ftruncate(fd, 128 * 1024)
+    filler = os.open(volume / "filler", os.O_CREAT | os.O_WRONLY)
+    fallocate(filler, 0, 0, free(volume) - 64 * 1024)
+    with mmap.mmap(fd, 128 * 1024) as area:
+        area[:] = b"x" * len(area)
+        expect_error(errno.ENOSPC, area.flush)
+        os.ftruncate(filler, 0)
+        area[:] = b"y" * len(area)
+        area.flush()
+    os.close(filler)
+    os.close(fd)
+    volume.kill()
+    with open(f"{volume.directory}/data/f", "rb") as file:
+        assert file.read() == b"y" * 128 * 1024
     check(volume)
 
 
@@ -471,6 +493,62 @@ def test_nothing_beside_the_volume_is_touched(lab):
     os.unlink(volume / "link")
     with open(outside + "/secret") as file:
         assert file.read() == "secret"
+
+
+def as_user(user, function):
+    """What `function` prints when it runs as that user, in a process of its own."""
+    out, into = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.dup2(into, 1)
+            os.setgroups([])
+            os.setgid(user)
+            os.setuid(user)
+            function()
+        except OSError as error:
+            os.write(1, errno.errorcode[error.errno].encode())
+        finally:
+            os._exit(0)
+    os.close(into)
+    with os.fdopen(out) as pipe:
+        text = pipe.read()
+    os.waitpid(child, 0)
+    return text
+
+
+def test_changed_program_runs_without_setuid(lab):
+    """Whoever may write to a setuid program and runs it at once, with nobody looking at its mode in between."""
+    volume = lab.volume(16 * MIB)
+    program = volume / "id"
+    os.chmod(volume.path, 0o755)
+    shutil.copy("/usr/bin/id", program)
+
+    def change_and_run(change):
+        fd = os.open(program, os.O_WRONLY | os.O_APPEND)
+        change(fd)
+        os.close(fd)
+        os.execv(program, ["id", "-u"])
+
+    for change, expected in ((lambda fd: None, 0), (lambda fd: os.write(fd, b"x"), 12345),
+                             (lambda fd: fallocate(fd, FALLOC_FL_KEEP_SIZE, 4 * MIB, 4096), 12345)):
+        os.chmod(program, 0o6777)
+        found = as_user(12345, lambda run=change: change_and_run(run))
+        assert found == f"{expected}\n", (found, expected)
+
+
+def test_create_of_what_is_there_asks_for_permission(lab):
+    """Also when the kernel remembers that there was none."""
+    volume = lab.volume(16 * MIB)
+    os.chmod(volume.path, 0o777)
+    for name, mode, expected in (("secret", 0o600, "EACCES"), ("open", 0o666, "opened")):
+        assert not os.path.exists(volume / name)
+        fd = os.open(f"{volume.directory}/data/{name}", os.O_CREAT | os.O_WRONLY)
+        os.fchmod(fd, mode)
+        os.close(fd)
+        found = as_user(12345, lambda path=volume / name: os.write(1, b"opened")
+                        if os.open(path, os.O_CREAT | os.O_RDWR) > 0 else None)
+        assert found == expected, (name, found)
 
 
 def test_stale_file_never_becomes_another(lab):

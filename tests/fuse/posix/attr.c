@@ -92,6 +92,36 @@ static void open_truncate_suid(void)
 {
     EXPECT(close(open("f", O_WRONLY | O_TRUNC)) == 0);
 }
+static void allocate_suid(void)
+{
+    int fd = open("f", O_WRONLY);
+    EXPECT(fd >= 0 && fallocate(fd, 0, 0, 20000) == 0 && close(fd) == 0);
+}
+static void punch_suid(void)
+{
+    int fd = open("f", O_WRONLY);
+    EXPECT(fd >= 0 && fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) == 0 && close(fd) == 0);
+}
+static void copy_to_suid(void)
+{
+    int from = open("from", O_RDONLY), to = open("f", O_WRONLY);
+    EXPECT(from >= 0 && to >= 0 && copy_file_range(from, NULL, to, NULL, 3, 0) == 3);
+    EXPECT(close(from) == 0 && close(to) == 0);
+}
+
+static void setuid_goes_without_a_write(void)
+{
+    static void (*const ways[])(void) = {allocate_suid, punch_suid, copy_to_suid};
+    posix_make_closed("f", "xyz");
+    posix_make_closed("from", "abc");
+    for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+        EXPECT(chmod("f", 06777) == 0);
+        ways[i](); /* root keeps it */
+        EXPECT(mode_of("f") == 06777);
+        posix_as(USER, GROUP, ways[i]);
+        EXPECT(mode_of("f") == 0777);
+    }
+}
 
 static void setuid_goes(void)
 {
@@ -280,8 +310,17 @@ static void file_system_figures(void)
 }
 
 const struct check posix_attr_checks[] = {
-    CHECK(modes_and_umask),     CHECK(owners_of_new_files),  CHECK(permissions),
-    CHECK(setuid_goes),         CHECK(capability_goes),      CHECK(times),
-    CHECK(times_move),          CHECK(extended_attributes),  CHECK(access_lists),
-    CHECK(file_system_figures), CHECK(default_access_lists), {NULL, NULL},
+    CHECK(modes_and_umask),
+    CHECK(owners_of_new_files),
+    CHECK(permissions),
+    CHECK(setuid_goes),
+    CHECK(setuid_goes_without_a_write),
+    CHECK(capability_goes),
+    CHECK(times),
+    CHECK(times_move),
+    CHECK(extended_attributes),
+    CHECK(access_lists),
+    CHECK(file_system_figures),
+    CHECK(default_access_lists),
+    {NULL, NULL},
 };
