@@ -4,6 +4,7 @@
 #include "drivers/fuse/control.h"
 #include "drivers/fuse/serve.h"
 #include "drivers/fuse/volume.h"
+#include "lib/base/file.h"
 #include "lib/base/flag.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -13,6 +14,9 @@
 #include <stdio.h>
 #include <sys/prctl.h>
 #include <unistd.h>
+
+/* Each file that somebody has open takes a descriptor; a container often starts with 1024. */
+#define MOST_FILES ((uint64_t)1 << 20)
 
 struct options {
     const char *id, *volume, *control, *init_file;
@@ -180,6 +184,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "berth-fuse: %s\n", err_text(&err));
         return 2;
     }
+    file_raise_limit(MOST_FILES);
     struct stop *stop = stop_new();
     stop_on_signals(stop);
     int result = run(&options, stop, &err);

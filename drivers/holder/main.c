@@ -3,6 +3,7 @@
  * processes that serve them. */
 #include "drivers/holder/holder.h"
 #include "drivers/holder/server.h"
+#include "lib/base/file.h"
 #include "lib/base/flag.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
@@ -20,6 +21,8 @@
 #define LOCK_PATIENCE (15 * CLOCK_SECOND) /* for one that has just handed over */
 #define LOCK_SHORT CLOCK_SECOND           /* for one that was killed */
 #define LOCK_PAUSE (20 * CLOCK_MS)
+
+#define MOST_FILES 65536 /* two for each mount, and some */
 
 struct options {
     const char *socket, *state_directory, *fuse_program, *cgroup, *log_file;
@@ -236,6 +239,7 @@ int main(int argc, char **argv)
     if (parsed != FLAG_OK)
         return parsed == FLAG_EXIT ? 0 : 2;
     auto_err struct err err = {0};
+    file_raise_limit(MOST_FILES);
     int result = start(&options, &err);
     if (result < 0)
         log_error("Cannot hold mounts", kv_err(&err));

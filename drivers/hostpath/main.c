@@ -4,6 +4,7 @@
 #include "drivers/hostpath/telemetry.h"
 #include "drivers/hostpath/usage.h"
 
+#include "lib/base/file.h"
 #include "lib/base/log.h"
 #include "lib/base/mem.h"
 #include "lib/csi/client.h"
@@ -11,7 +12,6 @@
 
 #include <limits.h>
 #include <stdio.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #define STOP_GRACE (10 * CLOCK_SECOND)
@@ -163,16 +163,6 @@ static void close_driver(struct program *program)
     hostpath_options_free(&driver->options);
 }
 
-/* Deep trees are copied with two descriptors a level. */
-static void raise_descriptor_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-        limit.rlim_cur = limit.rlim_max < 65536 ? limit.rlim_max : 65536;
-        setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
 static int run(const struct hostpath_flags *flags, struct stop *stop, struct err *err)
 {
     struct program program = {.flags = flags, .stop = stop};
@@ -195,7 +185,7 @@ int main(int argc, char **argv)
     if (parsed != FLAG_OK)
         return parsed == FLAG_EXIT ? 0 : 2;
     auto_err struct err err = {0};
-    raise_descriptor_limit();
+    file_raise_limit(65536); /* deep trees are copied with two descriptors a level */
     struct stop *stop = stop_new();
     stop_on_signals(stop);
     int result = run(&flags, stop, &err);

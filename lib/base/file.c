@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <linux/openat2.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -177,4 +178,13 @@ bool file_name_is_safe(const char *name)
     if (str_empty(name) || str_eq(name, ".") || str_eq(name, "..") || strchr(name, '/') != NULL)
         return false;
     return strlen(name) <= 255;
+}
+
+void file_raise_limit(uint64_t most)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= most)
+        return;
+    limit.rlim_cur = limit.rlim_max < most ? limit.rlim_max : most;
+    setrlimit(RLIMIT_NOFILE, &limit);
 }

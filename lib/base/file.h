@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* Reads the whole file of at most `limit` bytes; *data is owned by the caller and NUL-terminated.
@@ -31,5 +32,8 @@ bool file_name_is_safe(const char *name);
  * 400 KiB at most. The first error ends it and its message names the path, from `name` on. Directories deeper than 48
  * levels are renamed to NAME/.removing-RANDOM before they are removed, so after an error they may be found there. */
 int file_remove_tree_at(int dir_fd, const char *name, struct err *err);
+/* Lets this process and those it starts have `most` descriptors, or as many as they may give themselves. What is
+ * allowed already stays. */
+void file_raise_limit(uint64_t most);
 
 #endif
