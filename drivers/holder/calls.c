@@ -198,6 +198,22 @@ static int mount_known(struct holder *holder, struct held *held, const struct ho
     return wait_serving(holder, held, deadline, err);
 }
 
+/* No other volume is at this target: what lies there would be taken for a dead mount. */
+static int check_target(const struct holder *holder, const struct holder_mount_request *request, struct err *err)
+{
+    for (size_t i = 0; i < holder->table.len; i++) {
+        const struct held *held = holder->table.items[i];
+        bool there = held->state == HELD_NEW;
+        if (held->detached || held->state == HELD_GONE || !str_eq(held->target, request->target))
+            continue;
+        if (!there && mounting_is_at(held->target, held->device, &there, err) < 0)
+            return -1;
+        if (there)
+            return err_set(err, ERR_CONFLICT, "volume %s is mounted at %s", held->id, held->target);
+    }
+    return 0;
+}
+
 static struct held *add_new(struct holder *holder, const struct holder_mount_request *request)
 {
     struct held *held = held_new(request->id);
@@ -217,6 +233,8 @@ static struct held *add_new(struct holder *holder, const struct holder_mount_req
 static int mount_new(struct holder *holder, const struct holder_mount_request *request, int64_t deadline,
                      struct err *err)
 {
+    if (check_target(holder, request, err) < 0)
+        return -1;
     struct held *held = add_new(holder, request);
     pthread_mutex_unlock(&holder->lock);
     int result = check_directory(held->directory, err);

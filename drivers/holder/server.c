@@ -214,6 +214,19 @@ static void fail(int fd, const struct err *err, int64_t deadline)
     json_decref(answer);
 }
 
+/* A client that says nothing keeps nobody: neither this holder when it ends, nor the next one, which waits for that. */
+static bool wait_for_request(const struct connections *all, int fd)
+{
+    struct pollfd fds[] = {{.fd = fd, .events = POLLIN}, {.fd = stop_fd(all->holder->stop), .events = POLLIN}};
+    int64_t deadline = clock_mono(all->holder->clock) + IDLE;
+    int result;
+    do {
+        int64_t left = (deadline - clock_mono(all->holder->clock)) / CLOCK_MS;
+        result = poll(fds, ARRAY_LEN(fds), left > 0 ? (int)left : 0);
+    } while (result < 0 && errno == EINTR);
+    return result > 0 && fds[0].revents != 0;
+}
+
 /* False: the connection is done. */
 static bool serve_one(struct connections *all, int fd)
 {
@@ -253,7 +266,8 @@ static void *serve_connection(void *arg)
             recv(connection->fd, &(char){0}, 1, MSG_DONTWAIT);
         fail(connection->fd, &err, clock_mono(all->holder->clock) + CLOCK_SECOND);
     } else {
-        while (!stop_requested(all->holder->stop) && serve_one(all, connection->fd))
+        while (!stop_requested(all->holder->stop) && wait_for_request(all, connection->fd) &&
+               serve_one(all, connection->fd))
             ;
     }
     close(connection->fd);

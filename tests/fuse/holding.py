@@ -72,6 +72,32 @@ def test_target_of_another_file_system(lab):
     umount(other)
 
 
+def test_target_of_another_volume(lab):
+    """A live mount is not taken for a dead one because somebody else wants its place."""
+    first, second = lab.volume(16 * MIB), lab.volume(16 * MIB)
+    second.unmount()
+    own, second.path = second.path, first.path
+    with open(first / "f", "w") as file:
+        refused("Conflict", lab.mount, second)
+        file.write("alive")
+    assert len(mounts(first.path)) == 1 and second.entry() is None
+    umount(first.path, MNT_DETACH)  # then the place is free, whatever the table says
+    lab.mount(second)
+    second.unmount()
+    second.path = own
+    lab.mount(second)
+    second.unmount()
+
+
+def test_many_open_files(lab):
+    """More than the 1024 that a container may start with."""
+    lab.start("--threads=2", soft_files=1024)
+    volume = lab.volume(64 * MIB)
+    fds = [os.open(volume / str(number), os.O_CREAT | os.O_WRONLY) for number in range(1500)]
+    for fd in fds:
+        os.close(fd)
+
+
 def test_one_process_for_a_directory(lab):
     volume = lab.volume(16 * MIB)
     refused("Unavailable", lab.call, "mount", id="second", directory=volume.directory,
@@ -234,6 +260,18 @@ def test_hand_over(lab):
         volume.set_limit(20 * MIB)
         assert volume.unmount() is False
     assert lab.call("list")["mounts"] == []
+
+
+def test_hand_over_beside_a_silent_client(lab):
+    volume = lab.volume(16 * MIB)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
+        peer.connect(lab.socket_path)
+        lab.call("health")
+        started = time.monotonic()
+        lab.start()
+        assert time.monotonic() - started < 5
+    volume.kill()
+    volume.unmount()
 
 
 def test_hand_over_that_breaks_off(lab):

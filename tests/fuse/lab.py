@@ -8,6 +8,7 @@ import ctypes
 import errno
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -51,6 +52,10 @@ def end_children(known=()):
                 os.waitpid(pid, 0)
             except (ProcessLookupError, ChildProcessError):
                 pass
+
+
+def limit_files(soft):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 
 
 def check_libc(result):
@@ -194,12 +199,13 @@ class Lab:
         self.count = 0
         self.reports = []  # of sanitizers, after close
 
-    def start(self, *arguments):
+    def start(self, *arguments, soft_files=None):
         """Starts a holder (beside the present one, which it relieves) and waits until it answers."""
         with open(self.log_path, "a") as log:
             holder = subprocess.Popen(
                 [f"{self.programs}/berth-holder", f"--socket={self.socket_path}", f"--fuse-program={self.fuse_program}",
-                 "-v=2", *arguments], stderr=log, stdout=log, stdin=subprocess.DEVNULL, start_new_session=True)
+                 "-v=2", *arguments], stderr=log, stdout=log, stdin=subprocess.DEVNULL, start_new_session=True,
+                preexec_fn=(lambda: limit_files(soft_files)) if soft_files else None)
         before, self.holder = self.holder, holder
         if before is not None and before.poll() is None:
             before.wait(20)
