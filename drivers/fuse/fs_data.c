@@ -146,7 +146,9 @@ static ssize_t write_file(struct fs_worker *worker, uint64_t node_id, const char
     int fd = use_data(volume, node_id, true, &node);
     if (fd < 0)
         return fd;
-    int64_t fits = room_for_data(volume, node, fd, offset, (int64_t)size, true, &reserved);
+    /* a large direct write is many calls at once, of which a short one would come out as EIO */
+    bool partial = (raw->flags & O_DIRECT) == 0;
+    int64_t fits = room_for_data(volume, node, fd, offset, (int64_t)size, partial, &reserved);
     ssize_t result = fits < 0 ? (ssize_t)fits : transfer_write(fd, data, (size_t)fits, offset);
     if (fits >= 0) {
         st.st_mode = 0;

@@ -238,8 +238,12 @@ static int rename_name(struct fs_worker *worker, const struct renaming *renaming
         int result = victim_take(volume, &renaming->to, renaming->new_name, &victim);
         if (result < 0)
             return result;
+        if (S_ISDIR(to.st_mode)) /* as in take_name */
+            fs_open_directory(volume, victim.node);
     }
     int result = rename_and_charge(volume, renaming, &victim);
+    if (result == 0 && victim.node != NULL && S_ISDIR(to.st_mode))
+        node_used(&volume->nodes, victim.node);
     victim_leave(volume, &victim);
     return result;
 }

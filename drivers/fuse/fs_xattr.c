@@ -3,10 +3,12 @@
  * accepted themselves. */
 #include "drivers/fuse/fs.h"
 #include "drivers/fuse/room.h"
+#include "lib/base/log.h"
 #include "lib/base/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -139,10 +141,42 @@ static int apply(struct change *change, uint64_t node_id)
     return result;
 }
 
+/* Whether the caller may have setgid on a file of this group. */
+static bool may_keep_setgid(fuse_req_t req, gid_t group)
+{
+    const struct fuse_ctx *caller = fuse_req_ctx(req);
+    gid_t groups[64];
+    if (caller->uid == 0 || caller->gid == group)
+        return true;
+    int count = fuse_req_getgroups(req, ARRAY_LEN(groups), groups); /* may be more, or not known */
+    for (int i = 0; i < count && i < (int)ARRAY_LEN(groups); i++)
+        if (groups[i] == group)
+            return true;
+    return false;
+}
+
+/* A new ACL is a new mode, which costs setgid as chmod by that caller would; the file system below sees root. */
+static void drop_setgid(fuse_req_t req, uint64_t node_id)
+{
+    struct stat st;
+    char path[VOLUME_FD_PATH_SIZE];
+    struct fs_worker *worker = fs_worker(req);
+    auto_close int fd = volume_open_node(worker->volume, node_id, O_PATH | O_NOFOLLOW);
+    if (fd < 0 || fstat(fd, &st) != 0 || (st.st_mode & S_ISGID) == 0 || S_ISLNK(st.st_mode) ||
+        may_keep_setgid(req, st.st_gid))
+        return;
+    if (chmod(volume_fd_path(fd, path), st.st_mode & 07777 & ~(mode_t)S_ISGID) != 0)
+        log_warn("Cannot clear setgid", kv_int("errno", errno));
+}
+
 void fs_setxattr(fuse_req_t req, fuse_ino_t node_id, const char *name, const char *value, size_t size, int flags)
 {
     struct change change = {.worker = fs_worker(req), .name = name, .value = value, .size = size, .flags = flags};
-    fuse_reply_err(req, -apply(&change, node_id));
+    bool is_mode = strcmp(name, "system.posix_acl_access") == 0; /* before the name is overwritten */
+    int result = apply(&change, node_id);
+    if (result == 0 && is_mode)
+        drop_setgid(req, node_id);
+    fuse_reply_err(req, -result);
 }
 
 void fs_removexattr(fuse_req_t req, fuse_ino_t node_id, const char *name)

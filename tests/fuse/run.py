@@ -19,7 +19,7 @@ sys.dont_write_bytecode = True
 
 import lab as labs  # noqa: E402
 
-MODULES = ("enforcement", "holding", "takeover", "databases", "matrix")
+MODULES = ("enforcement", "holding", "takeover", "rights", "databases", "matrix")
 
 
 def enter_namespace():

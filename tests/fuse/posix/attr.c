@@ -287,6 +287,25 @@ static void access_lists(void)
     posix_as(USER, GROUP, cannot_open_f);
 }
 
+static void give_access(void)
+{
+    struct acl acl = acl_for(USER + 1, 6);
+    EXPECT(setxattr("f", "system.posix_acl_access", &acl, sizeof(acl), 0) == 0);
+}
+
+static void setgid_goes_with_an_access_list(void)
+{
+    posix_make_closed("f", "x");
+    EXPECT(chown("f", USER, GROUP) == 0 && chmod("f", 02755) == 0);
+    posix_as(USER, GROUP, give_access);
+    EXPECT((mode_of("f") & S_ISGID) != 0); /* the owner is of that group */
+    EXPECT(chown("f", USER, OTHER) == 0 && chmod("f", 02755) == 0);
+    give_access();
+    EXPECT((mode_of("f") & S_ISGID) != 0);
+    posix_as(USER, GROUP, give_access);
+    EXPECT((mode_of("f") & S_ISGID) == 0);
+}
+
 static void default_access_lists(void)
 {
     struct acl acl = acl_for(USER, 6), found;
@@ -320,6 +339,7 @@ const struct check posix_attr_checks[] = {
     CHECK(times_move),
     CHECK(extended_attributes),
     CHECK(access_lists),
+    CHECK(setgid_goes_with_an_access_list),
     CHECK(file_system_figures),
     CHECK(default_access_lists),
     {NULL, NULL},
