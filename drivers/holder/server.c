@@ -19,7 +19,8 @@
 #define IDLE (30 * CLOCK_SECOND) /* a client that says nothing is sent away */
 #define DEFAULT_TIMEOUT_MS 60000
 #define LONGEST_TIMEOUT_MS 3600000
-#define PAGE 50 /* entries in one answer to "list" */
+#define PAGE 50                            /* entries in one answer to "list", */
+#define PAGE_BYTES (HOLDER_PACKET_MAX / 2) /* or fewer of them, if they are long */
 
 struct connections {
     struct holder *holder;
@@ -111,6 +112,7 @@ static int do_list(struct call *call, struct err *err)
 {
     const char *after = text(call, "after"), *id = text(call, "id");
     json_t *entries = json_array();
+    size_t bytes = 0;
     bool more = false;
     pthread_mutex_lock(&call->holder->lock);
     if (call->holder->finished) {
@@ -124,10 +126,13 @@ static int do_list(struct call *call, struct err *err)
         if ((after != NULL && strcmp(held->id, after) <= 0) || (id != NULL && !str_eq(held->id, id)) ||
             held->state == HELD_GONE)
             continue;
-        if (json_array_size(entries) == PAGE)
+        if (json_array_size(entries) == PAGE || bytes > PAGE_BYTES) {
             more = true;
-        else
-            json_array_append_new(entries, describe(held));
+            continue;
+        }
+        json_t *entry = describe(held);
+        bytes += json_dumpb(entry, NULL, 0, JSON_COMPACT);
+        json_array_append_new(entries, entry);
     }
     pthread_mutex_unlock(&call->holder->lock);
     json_object_set_new(call->answer, "mounts", entries);

@@ -161,6 +161,23 @@ def test_many_volumes_are_listed_in_pages(lab):
     assert health["mounts"] == 60 and health["serving"] == 60
 
 
+def test_many_volumes_with_long_paths_are_listed(lab):
+    base = f"{lab.root}/" + "/".join(["d" * 200] * 4)
+    paths = []
+    for _ in range(45):
+        volume = lab.volume(16 * MIB, base=base)
+        volume.unmount()
+        volume.path = f"{base}/mount-{volume.id}"
+        lab.mount(volume)
+        paths.append(volume.path)
+    found, more = [], True
+    while more:
+        answer = lab.call("list", after=found[-1]["id"] if found else None)
+        found += answer["mounts"]
+        more = answer["more"]
+    assert sorted(entry["target"] for entry in found) == sorted(paths)
+
+
 def test_unmounted_but_in_use(lab):
     volume = lab.volume(16 * MIB)
     target = f"{lab.root}/pod"
