@@ -31,6 +31,23 @@ static int64_t earlier(int64_t a, int64_t b)
 /* ---- waiting (lock held; the mount is claimed) ----------------------------------------------------------------------
  */
 
+/* Whose mount is at this target, other than that of `id`; NULL = nobody's that we know. */
+static int find_other(const struct holder *holder, const char *target, const char *id, const struct held **other,
+                      struct err *err)
+{
+    *other = NULL;
+    for (size_t i = 0; i < holder->table.len && *other == NULL; i++) {
+        const struct held *held = holder->table.items[i];
+        bool there = held->state == HELD_NEW;
+        if (held->detached || held->state == HELD_GONE || !str_eq(held->target, target) || str_eq(held->id, id))
+            continue;
+        if (!there && mounting_is_at(held->target, held->device, &there, err) < 0)
+            return -1;
+        *other = there ? held : NULL;
+    }
+    return 0;
+}
+
 static int wait_serving(struct holder *holder, const struct held *held, int64_t deadline, struct err *err)
 {
     while (held->state != HELD_SERVING) {
@@ -198,22 +215,6 @@ static int mount_known(struct holder *holder, struct held *held, const struct ho
     return wait_serving(holder, held, deadline, err);
 }
 
-/* No other volume is at this target: what lies there would be taken for a dead mount. */
-static int check_target(const struct holder *holder, const struct holder_mount_request *request, struct err *err)
-{
-    for (size_t i = 0; i < holder->table.len; i++) {
-        const struct held *held = holder->table.items[i];
-        bool there = held->state == HELD_NEW;
-        if (held->detached || held->state == HELD_GONE || !str_eq(held->target, request->target))
-            continue;
-        if (!there && mounting_is_at(held->target, held->device, &there, err) < 0)
-            return -1;
-        if (there)
-            return err_set(err, ERR_CONFLICT, "volume %s is mounted at %s", held->id, held->target);
-    }
-    return 0;
-}
-
 static struct held *add_new(struct holder *holder, const struct holder_mount_request *request)
 {
     struct held *held = held_new(request->id);
@@ -233,8 +234,11 @@ static struct held *add_new(struct holder *holder, const struct holder_mount_req
 static int mount_new(struct holder *holder, const struct holder_mount_request *request, int64_t deadline,
                      struct err *err)
 {
-    if (check_target(holder, request, err) < 0)
+    const struct held *other = NULL;
+    if (find_other(holder, request->target, request->id, &other, err) < 0)
         return -1;
+    if (other != NULL) /* it would be taken for a dead mount */
+        return err_set(err, ERR_CONFLICT, "volume %s is mounted at %s", other->id, other->target);
     struct held *held = add_new(holder, request);
     pthread_mutex_unlock(&holder->lock);
     int result = check_directory(held->directory, err);
@@ -334,8 +338,11 @@ int holder_do_unmount(struct holder *holder, const char *id, const char *target,
         return err_set(err, ERR_INVALID, "the target must be a clean absolute path");
     pthread_mutex_lock(&holder->lock);
     struct held *held = holder_claim(holder, id, deadline, &claim_err);
+    const struct held *other = NULL;
     if (claim_err.code != ERR_NONE) {
         result = err_move(err, &claim_err);
+    } else if (held == NULL && target != NULL) {
+        result = find_other(holder, target, id, &other, err);
     } else if (held != NULL) {
         result = unmount_known(holder, held, deadline, in_use, err);
         if (held->state == HELD_GONE)
@@ -344,7 +351,7 @@ int holder_do_unmount(struct holder *holder, const char *id, const char *target,
             holder_release(holder, held);
     }
     pthread_mutex_unlock(&holder->lock);
-    if (result == 0 && held == NULL && target != NULL) { /* of a holder or a process that is gone */
+    if (result == 0 && held == NULL && target != NULL && other == NULL) { /* of a holder or a process that is gone */
         result = mounting_unmount(target, true, err);
         if (result == 0)
             rmdir(target);

@@ -79,6 +79,7 @@ def test_target_of_another_volume(lab):
     own, second.path = second.path, first.path
     with open(first / "f", "w") as file:
         refused("Conflict", lab.mount, second)
+        second.unmount()  # as a driver does after a mount that failed
         file.write("alive")
     assert len(mounts(first.path)) == 1 and second.entry() is None
     umount(first.path, MNT_DETACH)  # then the place is free, whatever the table says
