@@ -3,10 +3,10 @@
  * The file system's calls: one file for each kind (fs_attr.c, fs_names.c, fs_data.c, fs_list.c, fs_xattr.c), and what
  * they share. A call does its work in a function that returns 0 or -errno and then answers.
  *
- * No call depends on what an earlier process remembered: files are found by node id, fi->fh is not used. A call that
- * was under way when a process was killed comes again, marked as such; where doing it twice is not the same as doing it
- * once, fs_is_resent tells. Nobody else can have come in between: the kernel holds the directories' locks as long as
- * the call is unanswered.
+ * No call depends on what an earlier process remembered: files are found by node id, fi->fh only tells handles apart
+ * (see node_sync_failed). A call that was under way when a process was killed comes again, marked as such; where doing
+ * it twice is not the same as doing it once, fs_is_resent tells. Nobody else can have come in between: the kernel holds
+ * the directories' locks as long as the call is unanswered.
  */
 #ifndef BERTH_FUSE_FS_H
 #define BERTH_FUSE_FS_H

@@ -54,6 +54,7 @@ void fs_open(fuse_req_t req, fuse_ino_t node_id, struct fuse_file_info *fi)
 {
     int result = open_file(fs_worker(req), node_id, fi->flags);
     fi->keep_cache = 1; /* nobody else changes the files */
+    fi->fh = volume_next_handle(fs_volume(req));
     if (result < 0)
         fuse_reply_err(req, -result);
     else if (fuse_reply_open(req, fi) == -ENOENT)
@@ -303,7 +304,6 @@ void fs_fsync(fuse_req_t req, fuse_ino_t node_id, int data_only, struct fuse_fil
 {
     struct volume *volume = fs_volume(req);
     struct node *node = NULL;
-    (void)fi;
     int fd = use_data(volume, node_id, false, &node);
     if (fd < 0) {
         fuse_reply_err(req, -fd);
@@ -311,6 +311,12 @@ void fs_fsync(fuse_req_t req, fuse_ino_t node_id, int data_only, struct fuse_fil
     }
     pthread_mutex_unlock(&node->lock); /* takes long: writers go on */
     int error = (data_only ? fdatasync(fd) : fsync(fd)) == 0 ? 0 : errno;
+    pthread_mutex_lock(&node->lock);
+    if (error != 0)
+        node_sync_failed(node, error, fi->fh, atomic_load(&volume->newest_handle));
+    else
+        error = node_sync_error(node, fi->fh);
+    pthread_mutex_unlock(&node->lock);
     charge_again(volume, node);
     node_put(&volume->nodes, node);
     fuse_reply_err(req, error);

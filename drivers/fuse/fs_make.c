@@ -207,6 +207,7 @@ void fs_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
     if (making.fd >= 0)
         close(making.fd);
     fi->keep_cache = 1;
+    fi->fh = volume_next_handle(volume);
     if (result < 0) {
         fuse_reply_err(req, -result);
     } else if (fuse_reply_create(req, &entry, fi) == -ENOENT) {

@@ -17,8 +17,24 @@ void node_table_init(struct node_table *table)
     table->slots = mem_calloc(FIRST_SLOTS, sizeof(struct node *));
 }
 
+/* The last failure, and who has heard of it. */
+struct sync_failure {
+    int error;
+    uint64_t newest_handle; /* later ones have nothing to do with it */
+    uint64_t *told;
+    size_t told_count;
+};
+
+static void failure_free(struct sync_failure *failure)
+{
+    if (failure != NULL)
+        free(failure->told);
+    free(failure);
+}
+
 static void node_free(struct node *node)
 {
+    failure_free(node->failure);
     if (node->data_fd >= 0)
         close(node->data_fd);
     if (node->dir_fd >= 0)
@@ -219,4 +235,31 @@ uint64_t *node_list_orphans(struct node_table *table, size_t *count)
                 list[(*count)++] = node->id;
     pthread_mutex_unlock(&table->lock);
     return list;
+}
+
+static void tell(struct sync_failure *failure, uint64_t handle)
+{
+    failure->told = mem_realloc_array(failure->told, failure->told_count + 1, sizeof(*failure->told));
+    failure->told[failure->told_count++] = handle;
+}
+
+void node_sync_failed(struct node *node, int error, uint64_t handle, uint64_t newest_handle)
+{
+    failure_free(node->failure);
+    node->failure = mem_new(struct sync_failure);
+    node->failure->error = error;
+    node->failure->newest_handle = newest_handle;
+    tell(node->failure, handle);
+}
+
+int node_sync_error(struct node *node, uint64_t handle)
+{
+    struct sync_failure *failure = node->failure;
+    if (failure == NULL || handle > failure->newest_handle)
+        return 0;
+    for (size_t i = 0; i < failure->told_count; i++)
+        if (failure->told[i] == handle)
+            return 0;
+    tell(failure, handle);
+    return failure->error;
 }

@@ -23,11 +23,18 @@ struct node {
     pthread_mutex_t lock; /* serialises what may allocate, and the making of the descriptors */
     int data_fd;          /* of a regular file, shared by all who have it open; -1 = none yet */
     bool data_read_only;
-    int dir_fd;           /* of a directory that is being read; -1 = none yet */
-    int64_t dir_position; /* where dir_fd stands; `lock` */
-    int64_t charged;      /* bytes it counts for; -1 = not looked at yet; `lock` */
-    int64_t changed_at;   /* when those bytes changed last (monotonic); `lock` */
+    int dir_fd;                   /* of a directory that is being read; -1 = none yet */
+    int64_t dir_position;         /* where dir_fd stands; `lock` */
+    int64_t charged;              /* bytes it counts for; -1 = not looked at yet; `lock` */
+    int64_t changed_at;           /* when those bytes changed last (monotonic); `lock` */
+    struct sync_failure *failure; /* of a sync; NULL = none; `lock` */
 };
+
+/* The file system below tells of data that it could not write only once to data_fd, which all share; so a failed sync
+ * is kept for the others. Handles are numbered in the order of their opening. node->lock held. */
+void node_sync_failed(struct node *node, int error, uint64_t handle, uint64_t newest_handle);
+/* The errno of a failure that this handle has not heard of yet, or 0; it has now. */
+int node_sync_error(struct node *node, uint64_t handle);
 
 struct node_table {
     pthread_mutex_t lock;

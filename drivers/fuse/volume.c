@@ -127,6 +127,7 @@ int volume_open(struct volume *volume, const struct volume_options *options, str
                               .orphans_fd = -1,
                               .waited_at = INT64_MIN / 2};
     node_table_init(&volume->nodes);
+    atomic_init(&volume->newest_handle, (uint64_t)clock_mono(volume->clock));
     account_init(&volume->account, options->limit, options->inode_limit, 0, 0);
     if (open_directories(volume, options, err) < 0 || load_orphans(volume, options->reattach, err) < 0 ||
         open_exchanges(volume, options->reattach, err) < 0)
@@ -287,6 +288,11 @@ int volume_data_fd(struct volume *volume, struct node *node, bool for_writing)
     }
     node->data_read_only = read_only;
     return node->data_fd;
+}
+
+uint64_t volume_next_handle(struct volume *volume)
+{
+    return atomic_fetch_add(&volume->newest_handle, 1) + 1;
 }
 
 /* ---- orphans --------------------------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ struct volume {
     struct volume_exchange *exchanges; /* in a file, so that it outlives the process; NULL on a read-only one */
     struct account account;
     struct node_table nodes;
+    atomic_uint_fast64_t newest_handle;     /* the number of the file handle that was opened last */
     int64_t recount_cost, recounted_at;     /* how long a count takes, when the last one was made (monotonic) */
     uint64_t counted_changes, seen_changes; /* of the account: at the last count, at the last look */
 };
@@ -72,6 +73,8 @@ int volume_make_orphan(struct volume *volume, struct node *node);
 bool volume_must_keep(struct volume *volume, const struct node *node, const struct stat *st);
 /* Removes the orphan for good; its space and inode count as free. Takes the lock itself. */
 void volume_remove_orphan(struct volume *volume, uint64_t node_id);
+/* The number of a new file handle: larger than all before, also than those of an earlier process. */
+uint64_t volume_next_handle(struct volume *volume);
 /* Where such a call is written down before it is done. NULL when nothing can be changed. */
 struct volume_exchange *volume_exchange_record(struct volume *volume, uint64_t call);
 

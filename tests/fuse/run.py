@@ -19,7 +19,7 @@ sys.dont_write_bytecode = True
 
 import lab as labs  # noqa: E402
 
-MODULES = ("enforcement", "holding", "takeover", "rights", "databases", "matrix")
+MODULES = ("enforcement", "holding", "takeover", "rights", "failing", "databases", "matrix")
 
 
 def enter_namespace():

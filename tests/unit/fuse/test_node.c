@@ -151,6 +151,26 @@ static void many(void **state)
     node_table_destroy(&table);
 }
 
+static void each_handle_hears_once_of_a_failed_sync(void **state)
+{
+    struct node_table table;
+    (void)state;
+    node_table_init(&table);
+    struct node *node = node_get(&table, 7);
+    assert_int_equal(node_sync_error(node, 1), 0);
+    node_sync_failed(node, 28, 2, 3);
+    assert_int_equal(node_sync_error(node, 2), 0); /* it has failed itself */
+    assert_int_equal(node_sync_error(node, 1), 28);
+    assert_int_equal(node_sync_error(node, 1), 0);
+    assert_int_equal(node_sync_error(node, 3), 28);
+    assert_int_equal(node_sync_error(node, 4), 0); /* opened later */
+    node_sync_failed(node, 5, 4, 4);
+    assert_int_equal(node_sync_error(node, 1), 5);
+    assert_int_equal(node_sync_error(node, 4), 0);
+    node_put(&table, node);
+    node_table_destroy(&table);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -160,6 +180,7 @@ int main(void)
         cmocka_unit_test(orphans_stay),
         cmocka_unit_test(watched_ones_stay),
         cmocka_unit_test(many),
+        cmocka_unit_test(each_handle_hears_once_of_a_failed_sync),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
