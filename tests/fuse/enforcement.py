@@ -347,6 +347,21 @@ def test_rename_over_frees(lab):
     check(volume)
 
 
+def test_replaced_directory_in_use(lab):
+    """Somebody is in a directory that another one is renamed over."""
+    volume = lab.volume(16 * MIB)
+    before = os.getcwd()
+    os.mkdir(volume / "old")
+    os.mkdir(volume / "new")
+    os.chdir(volume / "old")
+    try:
+        os.rename("../new", "../old")
+        assert os.stat(".").st_nlink == 0 and os.listdir(".") == []
+    finally:
+        os.chdir(before)
+    check(volume)
+
+
 def test_fill_by_copy_file_range(lab):
     volume = lab.volume(16 * MIB)
     fill(volume / "a", 6 * MIB)

@@ -151,14 +151,6 @@ static void removed_directory_in_use(void)
     EXPECT(stat(".", &st) == 0 && S_ISDIR(st.st_mode) && st.st_nlink == 0);
 }
 
-static void replaced_directory_in_use(void)
-{
-    struct stat st;
-    EXPECT(mkdir("old", 0755) == 0 && mkdir("new", 0755) == 0 && chdir("old") == 0);
-    EXPECT(rename("../new", "../old") == 0);
-    EXPECT(stat(".", &st) == 0 && S_ISDIR(st.st_mode) && st.st_nlink == 0);
-}
-
 static void renames(void)
 {
     posix_make_closed("a", "A");
@@ -306,7 +298,6 @@ const struct check posix_name_checks[] = {
     CHECK(open_unlinked_with_other_name),
     CHECK(renames),
     CHECK(removed_directory_in_use),
-    CHECK(replaced_directory_in_use),
     CHECK(rename_over_open),
     CHECK(rename_moves_parent),
     CHECK(rename_flags),
