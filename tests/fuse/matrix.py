@@ -9,8 +9,8 @@ import threading
 from lab import MIB
 
 
-def run(lab, directory, expected=54):
-    result = subprocess.run([f"{lab.programs}/fuse-posix", directory], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+def run(lab, directory, *which, expected=54):
+    result = subprocess.run([f"{lab.programs}/fuse-posix", directory, *which], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                             text=True, timeout=600, check=False)
     last = re.search(r"(\d+) passed, (\d+) failed\n$", result.stdout)
     bad = [line for line in result.stdout.splitlines() if not line.startswith("ok ")]
@@ -71,7 +71,8 @@ def killed_meanwhile(lab, volume):
     thread = threading.Thread(target=killer)
     thread.start()
     try:
-        run(lab, volume.path)
+        # who is in a directory that is gone cannot ask about it after its process was killed
+        run(lab, volume.path, "-removed_directory_in_use", expected=53)
     finally:
         stop.set()
         thread.join()

@@ -84,18 +84,23 @@ static bool run(const struct check *check, const char *root)
     return good;
 }
 
+static bool is_wanted(const char *name, const char *which)
+{
+    return which[0] == '-' ? strcmp(name, which + 1) != 0 : strstr(name, which) != NULL;
+}
+
 int main(int argc, char **argv)
 {
     const struct check *const all[] = {posix_name_checks, posix_data_checks, posix_attr_checks, posix_list_checks};
     int passed = 0, failed = 0;
     if (argc < 2 || chdir(argv[1]) != 0) {
-        fprintf(stderr, "usage: fuse-posix DIRECTORY [PART-OF-A-NAME]\n");
+        fprintf(stderr, "usage: fuse-posix DIRECTORY [PART-OF-A-NAME | -NAME, to leave out]\n");
         return 2;
     }
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         for (const struct check *check = all[i]; check->name != NULL; check++) {
-            if (argc > 2 && strstr(check->name, argv[2]) == NULL)
+            if (argc > 2 && !is_wanted(check->name, argv[2]))
                 continue;
             if (run(check, argv[1]))
                 passed++;
