@@ -127,7 +127,11 @@ static int tell_limit(struct holder *holder, struct held *held, int64_t deadline
                                                  .kind = FUSE_CONTROL_SET_LIMIT,
                                                  .limit = held->limit,
                                                  .inode_limit = held->inode_limit};
-    return ask(holder, held, &request, &answer, deadline, err);
+    if (ask(holder, held, &request, &answer, deadline, err) < 0)
+        return -1;
+    held->told_limit = request.limit;
+    held->told_inode_limit = request.inode_limit;
+    return 0;
 }
 
 static int change_limit(struct holder *holder, struct held *held, int64_t limit, int64_t inode_limit, int64_t deadline,
@@ -210,7 +214,8 @@ static int mount_known(struct holder *holder, struct held *held, const struct ho
     }
     if (difference != NULL)
         return err_set(err, ERR_CONFLICT, "volume %s is mounted with %s", held->id, difference);
-    if (held->limit != request->limit || held->inode_limit != request->inode_limit)
+    if (held->limit != request->limit || held->inode_limit != request->inode_limit || held->told_limit != held->limit ||
+        held->told_inode_limit != held->inode_limit)
         return change_limit(holder, held, request->limit, request->inode_limit, deadline, err);
     return wait_serving(holder, held, deadline, err);
 }

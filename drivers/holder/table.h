@@ -45,7 +45,7 @@ struct held {
     unsigned device;    /* minor number of the mount, 0 = not known */
     int64_t restarts, quick_ends;
     int64_t started_at, next_start;       /* monotonic */
-    int64_t told_limit, told_inode_limit; /* what its process was started with */
+    int64_t told_limit, told_inode_limit; /* what its process knows; another when a call to change it had no answer */
     char *problem;                        /* owned; NULL = all is well */
     bool busy;                            /* a client's call is at work on it */
 };
