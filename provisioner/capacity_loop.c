@@ -79,8 +79,7 @@ static json_t *desired_segment(struct capacity_loop *loop, const char *key)
     return segment;
 }
 
-/* ---- one object -----------------------------------------------------------------------------------------------------
- */
+/* ---- one object ---- */
 
 static int ask_driver(struct capacity_loop *loop, const struct kube_class *class_, json_t *segment, int64_t *available,
                       int64_t *maximum, struct err *err)
@@ -191,8 +190,7 @@ static int update(void *arg, const char *key)
     return result;
 }
 
-/* ---- the plan -------------------------------------------------------------------------------------------------------
- */
+/* ---- the plan ---- */
 
 static struct map *make_plan(struct capacity_loop *loop, struct err *err)
 {
@@ -320,8 +318,7 @@ static void collect(struct metrics *metrics, void *arg)
     metric_set(metrics, &telemetry_capacities_obsolete, all > current ? (double)(all - current) : 0, NULL);
 }
 
-/* ---- start and end --------------------------------------------------------------------------------------------------
- */
+/* ---- start and end ---- */
 
 static int find_kind(struct capacity_loop *loop, struct err *err)
 {

@@ -10,8 +10,7 @@
 #include "provisioner/select.h"
 #include "provisioner/source.h"
 
-/* ---- what is kept ---------------------------------------------------------------------------------------------------
- */
+/* ---- what is kept ---- */
 
 char *informers_source_key(const struct kube_claim *claim)
 {
@@ -75,8 +74,7 @@ static bool keep_snapshot(void *arg, const struct kube_object *object)
     return kube_strings_contain(&object->meta.finalizers, SOURCE_SNAPSHOT_FINALIZER);
 }
 
-/* ---- indexes and listeners ------------------------------------------------------------------------------------------
- */
+/* ---- indexes and listeners ---- */
 
 static void index_uid(const struct kube_object *object, struct strv *keys)
 {
@@ -126,8 +124,7 @@ static void on_cluster(void *arg, const struct kube_object *old, const struct ku
     capacity_cluster_changed(provisioner->capacity);
 }
 
-/* ---- start ----------------------------------------------------------------------------------------------------------
- */
+/* ---- start ---- */
 
 static const struct kube_kind *kind_of(enum informer informer)
 {

@@ -212,8 +212,7 @@ static int remove_lease(void *arg, const char *key)
     return -1;
 }
 
-/* ---- start and end --------------------------------------------------------------------------------------------------
- */
+/* ---- start and end ---- */
 
 struct loading {
     struct provisioner *provisioner;

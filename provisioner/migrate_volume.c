@@ -38,8 +38,7 @@ static void set(json_t *object, const char *key, const char *value)
         json_object_set_new(object, key, json_string(value));
 }
 
-/* ---- topology -------------------------------------------------------------------------------------------------------
- */
+/* ---- topology ---- */
 
 /* "europe-west1-b" → "europe-west1"; owned, NULL = not of that form. */
 static char *gce_region(const char *zone)
@@ -143,8 +142,7 @@ static void add_labels(json_t *volume, const json_t *terms)
         add_label(volume, REGION, regions.items[0]);
 }
 
-/* ---- sources --------------------------------------------------------------------------------------------------------
- */
+/* ---- sources ---- */
 
 static int add_partition(const json_t *csi, json_t *source, struct err *err)
 {
@@ -287,8 +285,7 @@ int migrate_volume(const char *driver, json_t *volume, struct err *err)
     return 0;
 }
 
-/* ---- handles --------------------------------------------------------------------------------------------------------
- */
+/* ---- handles ---- */
 
 /* "aws://zone/vol-1", "aws:///vol-1" or "vol-1" */
 static char *aws_handle(const char *id)

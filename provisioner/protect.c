@@ -21,8 +21,7 @@ bool protect_claim_is_waiting(const struct kube_claim *claim)
     return str_empty(claim->phase) || str_eq(claim->phase, "Pending");
 }
 
-/* ---- putting on and taking off --------------------------------------------------------------------------------------
- */
+/* ---- putting on and taking off ---- */
 
 static size_t find_text(const json_t *list, const char *text)
 {
@@ -113,8 +112,7 @@ void protect_source_done(struct provisioner *provisioner, const struct provision
                  kv_str("namespace", namespace_), kv_err(&err));
 }
 
-/* ---- source claims that are being deleted ---------------------------------------------------------------------------
- */
+/* ---- source claims that are being deleted ---- */
 
 static bool must_be_looked_at(const struct kube_object *claim)
 {
@@ -152,8 +150,7 @@ static int release_claim(void *arg, const char *key)
     return -1;
 }
 
-/* ---- snapshots ------------------------------------------------------------------------------------------------------
- */
+/* ---- snapshots ---- */
 
 static void sweep(struct provisioner *provisioner)
 {

@@ -187,8 +187,7 @@ int request_prepare(const struct provision_config *config, const struct provisio
     return source_resolve(config, lookup, &choice, request, err);
 }
 
-/* ---- second half ----------------------------------------------------------------------------------------------------
- */
+/* ---- second half ---- */
 
 int request_fetch_secret(const struct provision_lookup *lookup, struct provision_request *request, struct err *err)
 {

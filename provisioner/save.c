@@ -74,8 +74,7 @@ int cleanup_volume(struct provisioner *provisioner, const struct provision_reque
     return -1;
 }
 
-/* ---- one try --------------------------------------------------------------------------------------------------------
- */
+/* ---- one try ---- */
 
 static void saved(struct provisioner *provisioner, const struct provision_request *request,
                   const struct kube_object *object)
@@ -166,8 +165,7 @@ enum save_result save_volume(struct provisioner *provisioner, const struct provi
     return SAVE_LATER;
 }
 
-/* ---- in the background ----------------------------------------------------------------------------------------------
- */
+/* ---- in the background ---- */
 
 /* Whether the claim may still wait for the volume, or the object may be there after all, whatever became of the writes
  * before this one. */

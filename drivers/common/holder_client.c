@@ -54,8 +54,7 @@ void holder_client_free(struct holder_client *client)
     free(client);
 }
 
-/* ---- starting a holder ----------------------------------------------------------------------------------------------
- */
+/* ---- starting a holder ---- */
 
 /* The directory of the socket, with its parents. */
 static char *make_directory(const struct holder_client *client, struct err *err)
@@ -117,8 +116,7 @@ static int start_holder(const struct holder_client *client, struct err *err)
     return fd >= 0 ? 0 : run_holder(client, directory, err);
 }
 
-/* ---- calls ----------------------------------------------------------------------------------------------------------
- */
+/* ---- calls ---- */
 
 static int connect_until(struct holder_client *client, int64_t deadline, struct err *err)
 {
@@ -246,8 +244,7 @@ int holder_volume_stats(struct holder_client *client, const char *id, struct hol
     return 0;
 }
 
-/* ---- lists ----------------------------------------------------------------------------------------------------------
- */
+/* ---- lists ---- */
 
 static char *take_text(const json_t *object, const char *key)
 {

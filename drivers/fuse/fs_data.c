@@ -12,8 +12,7 @@
 /* One call copies at most so much: others wait for it meanwhile, and callers go on after a short copy. */
 #define COPY_AT_ONCE ((int64_t)16 << 20)
 
-/* ---- open and close -------------------------------------------------------------------------------------------------
- */
+/* ---- open and close ---- */
 
 static int open_file(struct fs_worker *worker, uint64_t node_id, int flags)
 {
@@ -91,8 +90,7 @@ static void leave_data(struct volume *volume, struct node *node)
     node_put(&volume->nodes, node);
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------------------
- */
+/* ---- reading ---- */
 
 void fs_read(fuse_req_t req, fuse_ino_t node_id, size_t size, off_t offset, struct fuse_file_info *fi)
 {
@@ -134,8 +132,7 @@ void fs_lseek(fuse_req_t req, fuse_ino_t node_id, off_t offset, int whence, stru
         fuse_reply_lseek(req, found);
 }
 
-/* ---- writing --------------------------------------------------------------------------------------------------------
- */
+/* ---- writing ---- */
 
 static ssize_t write_file(struct fs_worker *worker, uint64_t node_id, const char *data, size_t size, int64_t offset)
 {

@@ -163,8 +163,7 @@ void fs_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const cha
     make_and_reply(req, parent, &making);
 }
 
-/* ---- create ---------------------------------------------------------------------------------------------------------
- */
+/* ---- create ---- */
 
 /* The new file's node counts as open from here on. */
 static int open_created(struct volume *volume, struct making *making, uint64_t node_id)
@@ -219,8 +218,7 @@ void fs_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
     }
 }
 
-/* ---- link -----------------------------------------------------------------------------------------------------------
- */
+/* ---- link ---- */
 
 static int link_locked(struct fs_worker *worker, const struct node *node, const struct volume_directory *directory,
                        const char *name)

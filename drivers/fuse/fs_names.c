@@ -29,8 +29,7 @@ void fs_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
     fs_reply_entry(req, result, &entry);
 }
 
-/* ---- forget ---------------------------------------------------------------------------------------------------------
- */
+/* ---- forget ---- */
 
 void fs_reap_orphan(const struct fs_worker *worker, uint64_t node_id)
 {
@@ -65,8 +64,7 @@ void fs_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forg
     fuse_reply_none(req);
 }
 
-/* ---- what a file loses with a name ----------------------------------------------------------------------------------
- */
+/* ---- what a file loses with a name ---- */
 
 struct victim {
     struct node *node; /* locked; NULL = there is none */
@@ -164,8 +162,7 @@ void fs_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
     fuse_reply_err(req, -take_name(fs_worker(req), parent, name, true));
 }
 
-/* ---- rename ---------------------------------------------------------------------------------------------------------
- */
+/* ---- rename ---- */
 
 struct renaming {
     struct volume_directory from, to;

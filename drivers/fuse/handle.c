@@ -137,8 +137,7 @@ bool handles_are_exact(const struct handles *handles)
     return handles->exact;
 }
 
-/* ---- remembered handles (lock held) ---------------------------------------------------------------------------------
- */
+/* ---- remembered handles (lock held) ---- */
 
 static struct known **known_place(struct handles *handles, uint64_t node_id)
 {
@@ -195,8 +194,7 @@ static bool known_find(struct handles *handles, uint64_t node_id, struct handle 
     return known != NULL;
 }
 
-/* ---- both kinds -----------------------------------------------------------------------------------------------------
- */
+/* ---- both kinds ---- */
 
 static int identify(struct handles *handles, int dir_fd, const char *name, struct handle *handle, uint64_t *node_id)
 {

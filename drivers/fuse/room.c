@@ -16,8 +16,7 @@
 #define FEW_BLOCKS 4
 #define COMFORT ((int64_t)1 << 20)
 
-/* ---- holes ----------------------------------------------------------------------------------------------------------
- */
+/* ---- holes ---- */
 
 struct span {
     int64_t start, end;
@@ -82,8 +81,7 @@ int64_t room_count_holes(int fd, int64_t offset, int64_t length, int64_t room, i
     return length;
 }
 
-/* ---- data -----------------------------------------------------------------------------------------------------------
- */
+/* ---- data ---- */
 
 static int look_at_charge(struct node *node, int fd)
 {
@@ -173,8 +171,7 @@ int room_for_less(struct volume *volume, struct node *node, int fd)
     return result;
 }
 
-/* ---- new files ------------------------------------------------------------------------------------------------------
- */
+/* ---- new files ---- */
 
 static bool enter_with(struct volume *volume, bool exclusive, int64_t bytes, int64_t slack)
 {

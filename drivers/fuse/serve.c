@@ -41,8 +41,7 @@ struct serve {
     } threads[SERVE_MAX_THREADS];
 };
 
-/* ---- libfuse's ways in and out --------------------------------------------------------------------------------------
- */
+/* ---- libfuse's ways in and out ---- */
 
 static ssize_t send_answer(int fd, struct iovec *parts, int count, void *userdata)
 {
@@ -121,8 +120,7 @@ static void worker_close(struct fs_worker *worker)
         munmap(worker->buffer, FS_BUFFER_SIZE);
 }
 
-/* ---- calls ----------------------------------------------------------------------------------------------------------
- */
+/* ---- calls ---- */
 
 /* One call from the kernel; its length, or 0 when there was none, or -errno. */
 static ssize_t read_call(struct fs_worker *worker)
@@ -175,8 +173,7 @@ static void *serve_calls(void *arg)
     return NULL;
 }
 
-/* ---- beginning ------------------------------------------------------------------------------------------------------
- */
+/* ---- beginning ---- */
 
 /* Tells one session what the kernel said in the beginning. */
 static int feed_init(struct fs_worker *worker, struct err *err)

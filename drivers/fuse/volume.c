@@ -23,8 +23,7 @@
 #define RECOUNT_BUSY (60 * CLOCK_SECOND)  /* between two of a volume that is never quiet */
 #define RECOUNT_SHARE 1000                /* at most this part of the time is spent on it */
 
-/* ---- opening --------------------------------------------------------------------------------------------------------
- */
+/* ---- opening ---- */
 
 /* A killed predecessor may still be on its way out. */
 static int lock_directory(struct volume *volume, const char *directory, struct err *err)
@@ -226,8 +225,7 @@ int64_t volume_recount(struct volume *volume)
     return now + (pause > RECOUNT_QUIET ? pause : RECOUNT_QUIET);
 }
 
-/* ---- files ----------------------------------------------------------------------------------------------------------
- */
+/* ---- files ---- */
 
 int volume_open_node(struct volume *volume, uint64_t node_id, int flags)
 {
@@ -295,8 +293,7 @@ uint64_t volume_next_handle(struct volume *volume)
     return atomic_fetch_add(&volume->newest_handle, 1) + 1;
 }
 
-/* ---- orphans --------------------------------------------------------------------------------------------------------
- */
+/* ---- orphans ---- */
 
 static void orphan_name(uint64_t node_id, char name[32])
 {
@@ -354,8 +351,7 @@ void volume_remove_orphan(struct volume *volume, uint64_t node_id)
     node_put(&volume->nodes, node); /* closes its descriptor: the space is really free now */
 }
 
-/* ---- directories ----------------------------------------------------------------------------------------------------
- */
+/* ---- directories ---- */
 
 int volume_enter_directory(struct volume *volume, uint64_t node_id, struct volume_directory *directory)
 {

@@ -28,8 +28,7 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* ---- waiting (lock held; the mount is claimed) ----------------------------------------------------------------------
- */
+/* ---- waiting (lock held; the mount is claimed) ---- */
 
 /* Whose mount is at this target, other than that of `id`; NULL = nobody's that we know. */
 static int find_other(const struct holder *holder, const char *target, const char *id, const struct held **other,
@@ -69,8 +68,7 @@ static bool wait_gone(struct holder *holder, const struct held *held, int64_t de
     return true;
 }
 
-/* ---- talking to a berth-fuse (no lock) ------------------------------------------------------------------------------
- */
+/* ---- talking to a berth-fuse (no lock) ---- */
 
 static int exchange(const char *path, const struct fuse_control_request *request, struct fuse_control_answer *answer,
                     int64_t deadline, struct err *err)
@@ -144,8 +142,7 @@ static int change_limit(struct holder *holder, struct held *held, int64_t limit,
     return tell_limit(holder, held, deadline, err);
 }
 
-/* ---- mount ----------------------------------------------------------------------------------------------------------
- */
+/* ---- mount ---- */
 
 static int check_request(const struct holder_mount_request *request, struct err *err)
 {
@@ -306,8 +303,7 @@ int holder_do_mount(struct holder *holder, const struct holder_mount_request *re
     return result;
 }
 
-/* ---- unmount --------------------------------------------------------------------------------------------------------
- */
+/* ---- unmount ---- */
 
 static int unmount_known(struct holder *holder, struct held *held, int64_t deadline, bool *in_use, struct err *err)
 {
@@ -364,8 +360,7 @@ int holder_do_unmount(struct holder *holder, const char *id, const char *target,
     return result;
 }
 
-/* ---- the rest -------------------------------------------------------------------------------------------------------
- */
+/* ---- the rest ---- */
 
 /* Claims an existing mount; the lock is held then. NULL: an error. */
 static struct held *claim_existing(struct holder *holder, const char *id, int64_t deadline, struct err *err)

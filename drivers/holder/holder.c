@@ -163,8 +163,7 @@ int holder_start_process(struct holder *holder, struct held *held, struct err *e
     return 0;
 }
 
-/* ---- after a holder that is gone ------------------------------------------------------------------------------------
- */
+/* ---- after a holder that is gone ---- */
 
 /* Everybody on that mount gets "transport endpoint is not connected" now; take it away so that a publish makes it anew.
  */

@@ -34,8 +34,7 @@ struct connection {
     int fd;
 };
 
-/* ---- requests -------------------------------------------------------------------------------------------------------
- */
+/* ---- requests ---- */
 
 struct call {
     struct holder *holder;
@@ -200,8 +199,7 @@ json_t *server_answer(struct holder *holder, const json_t *request)
     return holder_packet_failure(&err);
 }
 
-/* ---- connections ----------------------------------------------------------------------------------------------------
- */
+/* ---- connections ---- */
 
 static int check_peer(int fd, struct err *err)
 {

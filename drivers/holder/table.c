@@ -15,8 +15,7 @@
 #define ID_MAX 128
 #define SLOT_MAX 1000000
 
-/* ---- states ---------------------------------------------------------------------------------------------------------
- */
+/* ---- states ---- */
 
 static const char *const state_names[HELD_STATES] = {
     [HELD_NEW] = "new",           [HELD_STARTING] = "starting", [HELD_SERVING] = "serving",
@@ -52,8 +51,7 @@ void held_move(struct held *held, enum held_state to)
     held->state = to;
 }
 
-/* ---- table ----------------------------------------------------------------------------------------------------------
- */
+/* ---- table ---- */
 
 struct held *held_new(const char *id)
 {
@@ -136,8 +134,7 @@ unsigned table_free_slot(const struct table *table)
     }
 }
 
-/* ---- JSON -----------------------------------------------------------------------------------------------------------
- */
+/* ---- JSON ---- */
 
 json_t *table_entry_to_json(const struct held *held)
 {

@@ -163,8 +163,7 @@ const struct backend backend_loop = {
     .freeze = image_freeze,
 };
 
-/* ---- block --------------------------------------------------------------------------------------------------------
- */
+/* ---- block ---- */
 
 static int attach_block(struct hostpath *driver, const struct volume *volume, const char *path,
                         const struct mount_options *options, struct err *err)

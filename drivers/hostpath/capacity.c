@@ -33,8 +33,7 @@ void capacity_free(struct capacity *capacity)
     free(capacity);
 }
 
-/* ---- sums ---------------------------------------------------------------------------------------------------------
- */
+/* ---- sums ---- */
 
 struct sum {
     const char *kind; /* NULL = all */

@@ -25,8 +25,7 @@ bool hostpath_is_own_topology(const struct hostpath *driver, const Csi__V1__Topo
     return str_eq(csi_map_get(CSI_MAP(topology, segments), HOSTPATH_TOPOLOGY_KEY), driver->options.node_id);
 }
 
-/* ---- ValidateVolumeCapabilities -----------------------------------------------------------------------------------
- */
+/* ---- ValidateVolumeCapabilities ---- */
 
 static const char *find_mismatch(const struct volume *volume, const Csi__V1__VolumeCapability *capability,
                                  struct err *err)
@@ -84,8 +83,7 @@ static int validate_volume_capabilities(void *arg, const Csi__V1__ValidateVolume
     return 0;
 }
 
-/* ---- ListVolumes, ControllerGetVolume -----------------------------------------------------------------------------
- */
+/* ---- ListVolumes, ControllerGetVolume ---- */
 
 /* One page: copies, so that nothing slow is done with the state's lock held. */
 struct page {
@@ -162,8 +160,7 @@ static int controller_get_volume(void *arg, const Csi__V1__ControllerGetVolumeRe
     return 0;
 }
 
-/* ---- GetCapacity --------------------------------------------------------------------------------------------------
- */
+/* ---- GetCapacity ---- */
 
 static int get_capacity(void *arg, const Csi__V1__GetCapacityRequest *request, Csi__V1__GetCapacityResponse *reply,
                         struct csi_call *call, struct err *err)
@@ -188,8 +185,7 @@ static int get_capacity(void *arg, const Csi__V1__GetCapacityRequest *request, C
     return 0;
 }
 
-/* ---- capabilities -------------------------------------------------------------------------------------------------
- */
+/* ---- capabilities ---- */
 
 #define CAPABILITY(name) CSI__V1__CONTROLLER_SERVICE_CAPABILITY__RPC__TYPE__##name
 

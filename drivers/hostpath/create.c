@@ -40,8 +40,7 @@ static void making_free(void *arg)
     free(making);
 }
 
-/* ---- what is asked for --------------------------------------------------------------------------------------------
- */
+/* ---- what is asked for ---- */
 
 static int read_access_type(const Csi__V1__CreateVolumeRequest *request, struct volume *volume, struct err *err)
 {
@@ -175,8 +174,7 @@ static int check_existing(const struct volume *existing, const Csi__V1__CreateVo
     return 0;
 }
 
-/* ---- making it ----------------------------------------------------------------------------------------------------
- */
+/* ---- making it ---- */
 
 static int copy_source(struct making *making, struct stop *stop, struct err *err)
 {
@@ -283,8 +281,7 @@ static int create_volume(void *arg, const Csi__V1__CreateVolumeRequest *request,
     return result;
 }
 
-/* ---- DeleteVolume -------------------------------------------------------------------------------------------------
- */
+/* ---- DeleteVolume ---- */
 
 /* Where the volume is really in use: the record may speak of mounts that somebody else took away. NULL = nowhere. */
 static const char *find_use(const struct volume *volume, const struct mount_list *mounts)

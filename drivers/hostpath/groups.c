@@ -63,8 +63,7 @@ static void fill_existing(struct hostpath *driver, const struct group *group, st
     free(members);
 }
 
-/* ---- CreateVolumeGroupSnapshot ------------------------------------------------------------------------------------
- */
+/* ---- CreateVolumeGroupSnapshot ---- */
 
 static int cut_all(struct making *making, struct cut_pause *pauses, struct stop *stop, struct err *err)
 {
@@ -193,8 +192,7 @@ static int create_volume_group_snapshot(void *arg, const Csi__V1__CreateVolumeGr
     return result;
 }
 
-/* ---- DeleteVolumeGroupSnapshot, GetVolumeGroupSnapshot ------------------------------------------------------------
- */
+/* ---- DeleteVolumeGroupSnapshot, GetVolumeGroupSnapshot ---- */
 
 /* The ids a caller names (it need not) must be the members. */
 static int check_members(const struct group *group, char *const *ids, size_t count, struct err *err)

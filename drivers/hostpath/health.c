@@ -88,8 +88,7 @@ int health_usage(struct hostpath *driver, const struct volume *volume, const cha
     return result;
 }
 
-/* ---- conditions ---------------------------------------------------------------------------------------------------
- */
+/* ---- conditions ---- */
 
 static char *find_data_problem(struct hostpath *driver, const struct volume *volume)
 {

@@ -153,8 +153,7 @@ int image_resize_unmounted(const char *path, struct err *err)
     return tool_run(resize, 0, RESIZE_TIMEOUT, NULL, err);
 }
 
-/* ---- freezing -----------------------------------------------------------------------------------------------------
- */
+/* ---- freezing ---- */
 
 int image_freeze(const char *mount_point, struct err *err)
 {
@@ -184,8 +183,7 @@ void image_thaw_mount(const char *mount_point)
         log_info("Writes to a file system that an interrupted snapshot had paused go on", kv_str("mount", mount_point));
 }
 
-/* ---- copies -------------------------------------------------------------------------------------------------------
- */
+/* ---- copies ---- */
 
 static bool changed_since(const struct stat *before, int image)
 {

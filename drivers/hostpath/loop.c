@@ -74,8 +74,7 @@ int loop_attach(int image, const char *name, enum loop_use use, char path[LOOP_P
     return err_set(err, ERR_UNAVAILABLE, "no loop device could be had in %d tries", ATTACH_TRIES);
 }
 
-/* ---- devices of one image -----------------------------------------------------------------------------------------
- */
+/* ---- devices of one image ---- */
 
 static bool may_be_ours(const char *entry)
 {

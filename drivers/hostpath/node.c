@@ -6,8 +6,7 @@
 
 #include <sys/stat.h>
 
-/* ---- NodeGetVolumeStats -------------------------------------------------------------------------------------------
- */
+/* ---- NodeGetVolumeStats ---- */
 
 static void add_usage(struct csi_arena *arena, Csi__V1__NodeGetVolumeStatsResponse *reply,
                       Csi__V1__VolumeUsage__Unit unit, int64_t total, int64_t used, int64_t available)
@@ -65,8 +64,7 @@ static int node_get_volume_stats(void *arg, const Csi__V1__NodeGetVolumeStatsReq
     return 0;
 }
 
-/* ---- NodeGetCapabilities, NodeGetInfo -----------------------------------------------------------------------------
- */
+/* ---- NodeGetCapabilities, NodeGetInfo ---- */
 
 #define CAPABILITY(name) CSI__V1__NODE_SERVICE_CAPABILITY__RPC__TYPE__##name
 

@@ -18,8 +18,7 @@
 #define EPHEMERAL_KEY "csi.storage.k8s.io/ephemeral"
 #define EPHEMERAL_SIZE ((int64_t)100 << 20) /* the peer driver's, for those who give no size */
 
-/* ---- what the call asks for ---------------------------------------------------------------------------------------
- */
+/* ---- what the call asks for ---- */
 
 /* Modes in which a volume may have only one target on a node. */
 static bool is_single_target(int mode)
@@ -104,8 +103,7 @@ static bool wants_read_only(const struct volume *volume, const Csi__V1__NodePubl
            is_reader_mode((int)request->volume_capability->access_mode->mode);
 }
 
-/* ---- persistent volumes -------------------------------------------------------------------------------------------
- */
+/* ---- persistent volumes ---- */
 
 static int bind_target(struct hostpath *driver, const struct volume *volume, const char *target, bool read_only,
                        const struct mount_options *options, struct err *err)
@@ -188,8 +186,7 @@ static int publish_persistent(struct hostpath *driver, const Csi__V1__NodePublis
     return -1;
 }
 
-/* ---- ephemeral volumes --------------------------------------------------------------------------------------------
- */
+/* ---- ephemeral volumes ---- */
 
 static int read_size(const struct hostpath *driver, const char *text, int64_t *size, struct err *err)
 {
@@ -304,8 +301,7 @@ static int publish_ephemeral(struct hostpath *driver, const Csi__V1__NodePublish
     return -1;
 }
 
-/* ---- the RPCs -----------------------------------------------------------------------------------------------------
- */
+/* ---- the RPCs ---- */
 
 static int node_publish_volume(void *arg, const Csi__V1__NodePublishVolumeRequest *original,
                                Csi__V1__NodePublishVolumeResponse *reply, struct csi_call *call, struct err *err)

@@ -3,8 +3,7 @@
 
 #include "lib/base/mem.h"
 
-/* ---- what all records have ----------------------------------------------------------------------------------------
- */
+/* ---- what all records have ---- */
 
 char *record_text(const json_t *record, const char *key)
 {
@@ -30,8 +29,7 @@ int record_check_format(const json_t *record, struct err *err)
     return 0;
 }
 
-/* ---- snapshots ----------------------------------------------------------------------------------------------------
- */
+/* ---- snapshots ---- */
 
 struct snapshot *snapshot_new(void)
 {
@@ -90,8 +88,7 @@ struct snapshot *record_to_snapshot(const json_t *record, struct err *err)
     return mem_take(snapshot);
 }
 
-/* ---- groups of snapshots ------------------------------------------------------------------------------------------
- */
+/* ---- groups of snapshots ---- */
 
 struct group *group_new(void)
 {

@@ -62,8 +62,7 @@ void snapshots_discard(struct hostpath *driver, const char *id)
         log_error("Cannot remove a half-made snapshot", kv_str("snapshot", id), kv_err(&err));
 }
 
-/* ---- CreateSnapshot -----------------------------------------------------------------------------------------------
- */
+/* ---- CreateSnapshot ---- */
 
 struct making {
     struct hostpath *driver;
@@ -152,8 +151,7 @@ static int create_snapshot(void *arg, const Csi__V1__CreateSnapshotRequest *requ
     return result;
 }
 
-/* ---- DeleteSnapshot, GetSnapshot, ListSnapshots -------------------------------------------------------------------
- */
+/* ---- DeleteSnapshot, GetSnapshot, ListSnapshots ---- */
 
 static int delete_snapshot(void *arg, const Csi__V1__DeleteSnapshotRequest *request,
                            Csi__V1__DeleteSnapshotResponse *reply, struct csi_call *call, struct err *err)

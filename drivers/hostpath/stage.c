@@ -126,8 +126,7 @@ static int node_stage_volume(void *arg, const Csi__V1__NodeStageVolumeRequest *o
     return done ? 0 : stage(driver, volume, request->staging_target_path, capability, &options, err);
 }
 
-/* ---- NodeUnstageVolume --------------------------------------------------------------------------------------------
- */
+/* ---- NodeUnstageVolume ---- */
 
 static int check_unpublished(const struct volume *volume, struct err *err)
 {

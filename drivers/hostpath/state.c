@@ -14,8 +14,7 @@
 #define RECORD_LIMIT ((size_t)4 << 20)
 #define ID_MAX ((size_t)128)
 
-/* ---- the kinds of records, one row each ---------------------------------------------------------------------------
- */
+/* ---- the kinds of records, one row each ---- */
 
 #define KIND_FUNCTIONS(type)                                                                                           \
     static void free_##type(void *object)                                                                              \
@@ -70,8 +69,7 @@ bool state_id_is_safe(const char *id)
     return file_name_is_safe(id) && id[0] != '.' && strlen(id) <= ID_MAX;
 }
 
-/* ---- readers ------------------------------------------------------------------------------------------------------
- */
+/* ---- readers ---- */
 
 static void *copy_by_id(struct state *state, enum table_kind kind, const char *id)
 {
@@ -122,8 +120,7 @@ READERS(volume, TABLE_VOLUMES)
 READERS(snapshot, TABLE_SNAPSHOTS)
 READERS(group, TABLE_GROUPS)
 
-/* ---- writers ------------------------------------------------------------------------------------------------------
- */
+/* ---- writers ---- */
 
 static void show(struct state *state, enum table_kind kind, void *object)
 {
@@ -197,8 +194,7 @@ WRITERS(volume, TABLE_VOLUMES)
 WRITERS(snapshot, TABLE_SNAPSHOTS)
 WRITERS(group, TABLE_GROUPS)
 
-/* ---- start --------------------------------------------------------------------------------------------------------
- */
+/* ---- start ---- */
 
 static int take_lock(struct state *state, struct err *err)
 {

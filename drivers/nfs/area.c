@@ -48,8 +48,7 @@ int area_find(struct share *share, struct area *area, struct err *err)
     return 1;
 }
 
-/* ---- users ----------------------------------------------------------------------------------------------------------
- */
+/* ---- users ---- */
 
 int users_touch(struct area *area, const char *id, const char *node, struct err *err)
 {

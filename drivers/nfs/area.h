@@ -29,8 +29,7 @@ int area_open(struct share *share, struct area *area, struct err *err);
 /* 1 = found, 0 = the share has none (no volume was ever made there), -1 = error. */
 int area_find(struct share *share, struct area *area, struct err *err);
 
-/* ---- the shadow tree: which directory belongs to whom. `path` is a volume's directory. -----------------------------
- */
+/* ---- the shadow tree: which directory belongs to whom. `path` is a volume's directory. ---- */
 
 /* Says that volume `id` lives in `path`. Repeatable. */
 int place_claim(struct area *area, const char *path, const char *id, struct err *err);
@@ -52,8 +51,7 @@ int place_look(struct area *area, const char *path, const char *id, struct place
  * and of those. What is not empty, was not made by us, or has a volume in it, stays. */
 int place_prune(struct area *area, const char *path, struct err *err);
 
-/* ---- who has it mounted ---------------------------------------------------------------------------------------------
- */
+/* ---- who has it mounted ---- */
 
 #define USER_STALE (10 * 60) /* seconds after which a node that did not say so again does not count */
 int users_touch(struct area *area, const char *id, const char *node, struct err *err);

@@ -11,8 +11,7 @@
 #include <inttypes.h>
 #include <strings.h>
 
-/* ---- CreateVolume
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- CreateVolume ---- */
 
 struct creation {
     struct parameters parameters;
@@ -175,8 +174,7 @@ static int create_volume(void *arg, const Csi__V1__CreateVolumeRequest *request,
     return 0;
 }
 
-/* ---- the others
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- the others ---- */
 
 static int delete_volume(void *arg, const Csi__V1__DeleteVolumeRequest *request, Csi__V1__DeleteVolumeResponse *reply,
                          struct csi_call *call, struct err *err)

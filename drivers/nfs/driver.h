@@ -66,8 +66,7 @@ int nfs_lock_directory(struct nfs_driver *driver, const struct share_location *w
 void nfs_unlock_directory(struct directory_hold *hold);
 #define auto_directory_hold __attribute__((cleanup(nfs_unlock_directory)))
 
-/* lifecycle.c
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- lifecycle.c ---- */
 
 struct volume_source { /* an open share and the directory to copy; directory.len 0 = none */
     struct share *share;

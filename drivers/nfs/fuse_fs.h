@@ -22,8 +22,7 @@
 #define FS_TIMEOUT 1.0 /* of attributes and names in the kernel, s */
 #define FS_MAX_WRITE (128U * 1024)
 
-/* ---- inodes: what the kernel knows, by handle
- * ------------------------------------------------------------------------- */
+/* ---- inodes: what the kernel knows, by handle ---- */
 
 struct silly { /* a file that was removed while open: its name until it is closed */
     struct share_fh dir;
@@ -62,8 +61,7 @@ void inode_close(struct inode_table *table, struct inode *inode, struct silly **
 /* The bytes it counts for now; gives the difference. */
 int64_t inode_set_used(struct inode_table *table, struct inode *inode, uint64_t used);
 
-/* ---- size
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- size ---- */
 
 struct quota {
     pthread_mutex_t mutex;
@@ -81,8 +79,7 @@ void quota_begin_measuring(struct quota *quota);
 void quota_end_measuring(struct quota *quota, uint64_t used);
 void quota_set_limit(struct quota *quota, uint64_t limit);
 
-/* ---- connections
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- connections ---- */
 
 struct fs {
     struct fuse_config config;

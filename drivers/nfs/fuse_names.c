@@ -220,8 +220,7 @@ static void make_link(fuse_req_t req, fuse_ino_t number, fuse_ino_t parent, cons
         fs_reply_entry(&op, fh, &attr);
 }
 
-/* ---- removing
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- removing ---- */
 
 /* A file that is open here is renamed, as every NFS client does: the server would forget it. 1 = done so. */
 static int keep_if_open(struct op *op, const struct share_fh *dir, const char *name, const struct share_fh *fh,

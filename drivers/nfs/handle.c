@@ -121,8 +121,7 @@ int handle_set_location(struct share_location *where, const char *server, const 
     return 0;
 }
 
-/* ---- parsing -------------------------------------------------------------------------------------------------------
- */
+/* ---- parsing ---- */
 
 /* "b,v4,p2049,m20048" */
 static int parse_options(const char *text, struct handle *handle, struct err *err)
@@ -239,8 +238,7 @@ int handle_parse_snapshot(const char *text, struct handle *handle, struct err *e
     return err_wrap(err, "snapshot id \"%.200s\"", text);
 }
 
-/* ---- building ------------------------------------------------------------------------------------------------------
- */
+/* ---- building ---- */
 
 static void add_options(struct str *out, const struct share_location *where)
 {

@@ -62,8 +62,7 @@ static void entry_free(void *value)
     free(entry);
 }
 
-/* ---- files
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- files ---- */
 
 static char *file_name(const char *handle)
 {
@@ -163,8 +162,7 @@ static int load_all(struct monitor *monitor, struct err *err)
     return 0;
 }
 
-/* ---- the thread
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- the thread ---- */
 
 static void tell(struct nfs_driver *driver, const struct staged *staged)
 {
@@ -243,8 +241,7 @@ static void *watch(void *arg)
     return NULL;
 }
 
-/* ---- the interface
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- the interface ---- */
 
 int monitor_start(struct nfs_driver *driver, struct err *err)
 {

@@ -94,8 +94,7 @@ static sattr3 to_sattr(const struct share_set *set)
     return out;
 }
 
-/* ---- replies -------------------------------------------------------------------------------------------------------
- */
+/* ---- replies ---- */
 
 #define REPLY(name, Type)                                                                                              \
     static void name##_body(struct share_call *call, const struct Type##res *res);                                     \
@@ -228,8 +227,7 @@ REPLY(readdir, READDIRPLUS3)
     }
 }
 
-/* ---- calls ---------------------------------------------------------------------------------------------------------
- */
+/* ---- calls ---- */
 
 static int lookup(struct share *share, struct share_call *call, const struct share_fh *dir, const char *name)
 {
@@ -403,8 +401,7 @@ static int create3(struct share *share, const struct share_fh *dir, const char *
     return error;
 }
 
-/* ---- the export -----------------------------------------------------------------------------------------------------
- */
+/* ---- the export ---- */
 
 struct fsinfo {
     struct share_call call;

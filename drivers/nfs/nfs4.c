@@ -12,8 +12,7 @@
 
 #define PREFERRED_IO ((uint64_t)1 << 20)
 
-/* ---- building ------------------------------------------------------------------------------------------------------
- */
+/* ---- building ---- */
 
 static struct nfs_argop4 *add_op(struct compound *compound, nfs_opnum4 number)
 {
@@ -69,8 +68,7 @@ int compound_start(struct compound *compound, struct share *share, struct share_
     return rpc_nfs4_compound_async(share->rpc, share_replied, &args, call) == 0 ? 0 : ENOMEM;
 }
 
-/* ---- the reply: whatever is in it goes where the call wants it ------------------------------------------------------
- */
+/* ---- the reply: whatever is in it goes where the call wants it ---- */
 
 static void take_attr(struct share_call *call, const fattr4 *from)
 {
@@ -188,8 +186,7 @@ void nfs4_reply(struct share_call *call, void *data)
     }
 }
 
-/* ---- calls ---------------------------------------------------------------------------------------------------------
- */
+/* ---- calls ---- */
 
 static int lookup4(struct share *share, struct share_call *call, const struct share_fh *dir, const char *name)
 {
@@ -366,8 +363,7 @@ static int statfs4(struct share *share, struct share_call *call, const struct sh
     return compound_start(&compound, share, call);
 }
 
-/* ---- the export -----------------------------------------------------------------------------------------------------
- */
+/* ---- the export ---- */
 
 static int start_root(struct share *share, struct share_call *call)
 {

@@ -51,8 +51,7 @@ const uint32_t nfs4_attr_space[NFS4_ATTR_WORDS] = {LOW(FILES_FREE) | LOW(FILES_T
                                                    HIGH(SPACE_AVAIL) | HIGH(SPACE_FREE) | HIGH(SPACE_TOTAL)};
 const uint32_t nfs4_attr_limits[NFS4_ATTR_WORDS] = {LOW(MAXREAD) | LOW(MAXWRITE), 0};
 
-/* ---- decoding ------------------------------------------------------------------------------------------------------
- */
+/* ---- decoding ---- */
 
 struct reader {
     const char *at;
@@ -223,8 +222,7 @@ bool nfs4_attrs_decode(const uint32_t *bitmap, uint32_t words, const char *data,
     return !reader.bad;
 }
 
-/* ---- encoding ------------------------------------------------------------------------------------------------------
- */
+/* ---- encoding ---- */
 
 struct writer {
     char *at;

@@ -55,8 +55,7 @@ static int check_path(const char *path, const char *what, struct err *err)
                : csi_fail(err, CSI_INVALID_ARGUMENT, "%s %s is not a clean absolute path", what, path);
 }
 
-/* ---- what is to be mounted
- * ---------------------------------------------------------------------------------------------- */
+/* ---- what is to be mounted ---- */
 
 /* The context says it (also of hand-made volumes); ids of ours and of csi-driver-nfs say it too. */
 static int describe(struct nfs_driver *driver, const char *volume_id, struct csi_map context,
@@ -216,8 +215,7 @@ static char *find_target(const char *staging, const char *except, struct err *er
     return NULL;
 }
 
-/* ---- staging
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- staging ---- */
 
 /* 1 = mounted and answering (or merely slow), 0 = not mounted (any more). */
 static int check_mount(struct nfs_driver *driver, const char *path, struct err *err)
@@ -295,8 +293,7 @@ static int node_unstage_volume(void *arg, const Csi__V1__NodeUnstageVolumeReques
     return 0;
 }
 
-/* ---- publishing
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- publishing ---- */
 
 static int check_single(const char *volume_id, const char *staging, const char *target, int mode, struct err *err)
 {
@@ -405,8 +402,7 @@ static int node_unpublish_volume(void *arg, const Csi__V1__NodeUnpublishVolumeRe
     return 0;
 }
 
-/* ---- the others
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- the others ---- */
 
 static int node_expand_volume(void *arg, const Csi__V1__NodeExpandVolumeRequest *request,
                               Csi__V1__NodeExpandVolumeResponse *reply, struct csi_call *call, struct err *err)

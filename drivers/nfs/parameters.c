@@ -211,8 +211,7 @@ int parameters_read_place(struct csi_map map, struct parameters *parameters, str
     return read_keys(&reading, false, err) < 0 ? -1 : finish_place(&reading, err);
 }
 
-/* ---- mount options
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- mount options ---- */
 
 static int read_option(const char *option, struct share_location *where, struct err *err)
 {

@@ -38,8 +38,7 @@ bool share_location_equal(const struct share_location *a, const struct share_loc
            a->port == b->port && a->mount_port == b->mount_port;
 }
 
-/* ---- the connection ------------------------------------------------------------------------------------------------
- */
+/* ---- the connection ---- */
 
 void share_disconnect(struct share *share)
 {
@@ -277,8 +276,7 @@ int share_fail(const struct share *share, int error, struct err *err, const char
     return share_explain(&share->location, &share->options.credential, STEP_CALL, error, what, NULL, err);
 }
 
-/* ---- helpers of the protocols --------------------------------------------------------------------------------------
- */
+/* ---- helpers of the protocols ---- */
 
 int share_errno_of_status(unsigned status)
 {
@@ -350,8 +348,7 @@ bool share_name_is_safe(const char *name)
            strchr(name, '/') == NULL && strlen(name) <= 255;
 }
 
-/* ---- the calls ------------------------------------------------------------------------------------------------------
- */
+/* ---- the calls ---- */
 
 #define CHECK_NAME(name)                                                                                               \
     do {                                                                                                               \

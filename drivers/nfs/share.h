@@ -205,8 +205,7 @@ struct share_call {
     void (*reply)(struct share_call *call, void *data); /* decodes; set by the protocol */
 };
 
-/* ---- paths: elements separated by '/', relative to the export, none of them "." or ".." ----------------------------
- */
+/* ---- paths: elements separated by '/', relative to the export, none of them "." or ".." ---- */
 
 /* Resolves directory by directory; a symlink on the way is ENOTDIR. "" is the root. */
 int share_walk(struct share *share, const char *path, struct share_fh *fh, struct share_attr *attr);

@@ -25,8 +25,7 @@ static void fill(struct csi_arena *arena, const struct record *record, const cha
     time->nanos = (int32_t)(record->created % CLOCK_SECOND);
 }
 
-/* ---- CreateSnapshot
- * -------------------------------------------------------------------------------------------------- */
+/* ---- CreateSnapshot ---- */
 
 struct taking {
     struct handle source, snapshot;
@@ -168,8 +167,7 @@ static int create_snapshot(void *arg, const Csi__V1__CreateSnapshotRequest *requ
     return 0;
 }
 
-/* ---- the others
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- the others ---- */
 
 static int delete_snapshot(void *arg, const Csi__V1__DeleteSnapshotRequest *request,
                            Csi__V1__DeleteSnapshotResponse *reply, struct csi_call *call, struct err *err)

@@ -75,7 +75,7 @@ static grpc_channel *open_channel(const char *path, size_t max_message_bytes)
     return channel;
 }
 
-/* ---- the connection ---------------------------------------------------------------------------------------------- */
+/* ---- the connection ---- */
 
 static bool watch(struct csi_client *client, grpc_connectivity_state last)
 {
@@ -215,7 +215,7 @@ void csi_client_free(struct csi_client *client)
     free(client);
 }
 
-/* ---- calls ------------------------------------------------------------------------------------------------------- */
+/* ---- calls ---- */
 
 struct outcome {
     grpc_status_code status;

@@ -85,7 +85,7 @@ char *csi_arena_printf(struct csi_arena *arena, const char *format, ...)
     return copy;
 }
 
-/* ---- fields ------------------------------------------------------------------------------------------------------ */
+/* ---- fields ---- */
 
 static void *member(ProtobufCMessage *message, unsigned offset)
 {
@@ -160,7 +160,7 @@ void csi_message_add_string(struct csi_arena *arena, ProtobufCMessage *message, 
     append(arena, message, field, csi_arena_strdup(arena, text));
 }
 
-/* ---- maps -------------------------------------------------------------------------------------------------------- */
+/* ---- maps ---- */
 
 enum { ENTRY_KEY, ENTRY_VALUE };
 

@@ -86,7 +86,7 @@ static void start(struct csi_call *call, const grpc_op *ops, size_t n, struct ta
         call_unref(call); /* the tag never comes back */
 }
 
-/* ---- what handlers see ------------------------------------------------------------------------------------------- */
+/* ---- what handlers see ---- */
 
 struct csi_arena *csi_call_arena(struct csi_call *call)
 {
@@ -143,7 +143,7 @@ static void on_closed(struct tag *tag, bool ok)
     call_unref(call);
 }
 
-/* ---- answering --------------------------------------------------------------------------------------------------- */
+/* ---- answering ---- */
 
 static void on_sent(struct tag *tag, bool ok)
 {
@@ -208,7 +208,7 @@ static void answer(struct csi_call *call, const ProtobufCMessage *reply, const s
     send_reply(call, code, reply == NULL ? err_text(err) : "", payload);
 }
 
-/* ---- handling ---------------------------------------------------------------------------------------------------- */
+/* ---- handling ---- */
 
 /* The handler functions differ only in the types of two pointers to structs, and structs that begin with
  * ProtobufCMessage; each is called through a function of its own with exactly its type. */
@@ -318,7 +318,7 @@ void csi_serve_job(struct csi_job *job)
     call_unref(call);
 }
 
-/* ---- arriving ---------------------------------------------------------------------------------------------------- */
+/* ---- arriving ---- */
 
 static void on_payload_read(struct tag *tag, bool ok)
 {

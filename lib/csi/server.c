@@ -78,7 +78,7 @@ int csi_server_listen(struct csi_server *server, const char *endpoint, struct er
     return 0;
 }
 
-/* ---- threads ----------------------------------------------------------------------------------------------------- */
+/* ---- threads ---- */
 
 static void accept_all(struct csi_server *server, int listener, grpc_server_credentials *credentials)
 {
@@ -143,7 +143,7 @@ static void *serve(void *arg)
     }
 }
 
-/* ---- start ------------------------------------------------------------------------------------------------------- */
+/* ---- start ---- */
 
 static grpc_server *create_core(const struct csi_server_options *options)
 {
@@ -199,7 +199,7 @@ int csi_server_start(struct csi_server *server, struct err *err)
     return 0;
 }
 
-/* ---- stop -------------------------------------------------------------------------------------------------------- */
+/* ---- stop ---- */
 
 /* The core would break new calls off ("cancelled") once it is told to stop; refusing them ourselves gives them an
  * answer. */

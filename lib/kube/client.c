@@ -8,8 +8,7 @@
 
 #define DEFAULT_TIMEOUT (30 * CLOCK_SECOND)
 
-/* ---- rate limit ----------------------------------------------------------------------------------------------------
- */
+/* ---- rate limit ---- */
 
 void kube_limiter_init(struct kube_limiter *limiter, double qps, int64_t burst, int64_t now)
 {
@@ -45,8 +44,7 @@ int64_t kube_limiter_reserve(struct kube_limiter *limiter, int64_t now, int64_t 
     return start;
 }
 
-/* ---- life ----------------------------------------------------------------------------------------------------------
- */
+/* ---- life ---- */
 
 int kube_client_watch_io(struct kube_client *client, struct kube_io **io, struct err *err)
 {
@@ -127,8 +125,7 @@ char *kube_user_agent(const char *program)
     return mem_printf("%s/v%s (linux/%s)", program, berth_version(), machine);
 }
 
-/* ---- raw requests --------------------------------------------------------------------------------------------------
- */
+/* ---- raw requests ---- */
 
 void kube_response_clear(struct kube_response *response)
 {
@@ -161,8 +158,7 @@ int kube_request(struct kube_client *client, const char *method, const char *pat
     return 0;
 }
 
-/* ---- discovery -----------------------------------------------------------------------------------------------------
- */
+/* ---- discovery ---- */
 
 /* GET of a JSON document; *json NULL = 404. */
 static int get_document(struct kube_client *client, const char *path, json_t **json, struct err *err)

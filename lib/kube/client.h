@@ -55,7 +55,7 @@ void kube_response_clear(struct kube_response *response);
 int kube_request(struct kube_client *client, const char *method, const char *path_and_query, const char *content_type,
                  const char *body, struct kube_response *response, struct err *err);
 
-/* ---- objects -------------------------------------------------------------------------------------------------------
+/* ---- objects ----
  * namespace_ is NULL or "" for cluster-scoped kinds. Decoded replies are references owned by the caller. */
 int kube_get(struct kube_client *client, const struct kube_kind *kind, const char *namespace_, const char *name,
              struct kube_object **object, struct err *err);
@@ -94,8 +94,7 @@ int kube_list(struct kube_client *client, const struct kube_kind *kind, const st
               bool (*each)(void *arg, struct kube_object *object /* borrowed */), void *arg, uint64_t *resource_version,
               struct err *err);
 
-/* ---- watches -------------------------------------------------------------------------------------------------------
- */
+/* ---- watches ---- */
 enum kube_watch_type { KUBE_WATCH_ADDED, KUBE_WATCH_MODIFIED, KUBE_WATCH_DELETED, KUBE_WATCH_BOOKMARK };
 struct kube_watch_event {
     enum kube_watch_type type;
@@ -113,8 +112,7 @@ int kube_watch_next(struct kube_watch *watch, struct kube_watch_event *event, st
 void kube_watch_close(struct kube_watch *watch); /* also from another thread's kube_watch_next: see kube_watch_cancel */
 void kube_watch_cancel(struct kube_watch *watch); /* thread-safe: makes kube_watch_next return ERR_CANCELLED */
 
-/* ---- discovery -----------------------------------------------------------------------------------------------------
- */
+/* ---- discovery ---- */
 /* *served = whether group/version has the resource ("storage.k8s.io", "v1", "csistoragecapacities"). */
 int kube_discover(struct kube_client *client, const char *group, const char *version, const char *plural, bool *served,
                   struct err *err);

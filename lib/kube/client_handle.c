@@ -24,8 +24,7 @@
 #define H2_GOOD_VERSION 0x080a00u  /* before, libcurl loses replies at a GOAWAY */
 #define BUFFER_SIZE 16384L         /* of a handle, each way: libcurl's default for writing is 64 KiB */
 
-/* ---- target --------------------------------------------------------------------------------------------------------
- */
+/* ---- target ---- */
 
 static bool is_loopback(const char *host)
 {
@@ -113,8 +112,7 @@ void kube_target_clear(struct kube_target *target)
     *target = (struct kube_target){0};
 }
 
-/* ---- authentication ------------------------------------------------------------------------------------------------
- */
+/* ---- authentication ---- */
 
 struct kube_auth *kube_auth_new(const struct kube_config *config, struct kube_credential *credential)
 {
@@ -158,8 +156,7 @@ void kube_auth_unref(struct kube_auth *auth)
     free(auth);
 }
 
-/* ---- request headers -----------------------------------------------------------------------------------------------
- */
+/* ---- request headers ---- */
 
 static void add_header(struct curl_slist **list, const char *line)
 {
@@ -199,8 +196,7 @@ void kube_call_headers_free(struct curl_slist *headers)
     curl_slist_free_all(headers);
 }
 
-/* ---- callbacks -----------------------------------------------------------------------------------------------------
- */
+/* ---- callbacks ---- */
 
 static curl_socket_t on_open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
 {
@@ -280,8 +276,7 @@ static size_t on_body(char *data, size_t size, size_t count, void *arg)
     return kube_call_on_body(arg, data, size * count);
 }
 
-/* ---- set-up --------------------------------------------------------------------------------------------------------
- */
+/* ---- set-up ---- */
 
 /* Options that fail can only do so for lack of memory, or because this libcurl lacks what we were built for. */
 #define SET(easy, option, value)                                                                                       \

@@ -56,8 +56,7 @@ static void list_remove(struct call_list *list, struct kube_call *call)
     call->next = call->previous = NULL;
 }
 
-/* ---- io thread -----------------------------------------------------------------------------------------------------
- */
+/* ---- io thread ---- */
 
 void kube_call_on_header(struct kube_call *call)
 {
@@ -285,8 +284,7 @@ static void *io_thread(void *arg)
     return NULL;
 }
 
-/* ---- life ----------------------------------------------------------------------------------------------------------
- */
+/* ---- life ---- */
 
 int kube_io_new(const struct kube_config *config, const struct kube_io_options *options, struct kube_io **result,
                 struct err *err)
@@ -361,8 +359,7 @@ bool kube_io_sleep(struct kube_io *io, int64_t deadline)
     return cancelled;
 }
 
-/* ---- calls ---------------------------------------------------------------------------------------------------------
- */
+/* ---- calls ---- */
 
 struct kube_call *kube_call_start(struct kube_io *io, const struct kube_call_options *options)
 {

@@ -54,8 +54,7 @@ static uint64_t version_of(const json_t *json)
     return text != NULL && str_parse_u64(text, &version) ? version : 0;
 }
 
-/* ---- reads ---------------------------------------------------------------------------------------------------------
- */
+/* ---- reads ---- */
 
 static int get_path(struct kube_client *client, const char *path, bool unlimited, int64_t deadline, json_t **json,
                     struct err *err)
@@ -137,8 +136,7 @@ int kube_get_if_any(struct kube_client *client, const struct kube_kind *kind, co
     return 0;
 }
 
-/* ---- the outcome of a write ----------------------------------------------------------------------------------------
- */
+/* ---- the outcome of a write ---- */
 
 /* A gateway's answer says as little about a write as a broken connection. */
 static bool answer_is_vague(const struct kube_reply *reply)
@@ -289,8 +287,7 @@ static int run_write(struct kube_client *client, struct write *write, const json
     return result == 0 ? 0 : wrap(err, write->verb, write->kind, write->namespace_, write->name);
 }
 
-/* ---- writes --------------------------------------------------------------------------------------------------------
- */
+/* ---- writes ---- */
 
 int kube_create(struct kube_client *client, const struct kube_kind *kind, const char *namespace_, const json_t *json,
                 struct kube_object **object, struct err *err)

@@ -34,8 +34,7 @@ struct kube_client {
 };
 int kube_client_watch_io(struct kube_client *client, struct kube_io **io, struct err *err);
 
-/* ---- paths (client_path.c) -----------------------------------------------------------------------------------------
- */
+/* ---- paths (client_path.c) ---- */
 /* "/api/v1/namespaces/default/persistentvolumeclaims/data/status", checked and escaped; owned by the caller. name NULL
  * = the collection; namespace_ NULL or "" = all namespaces, which only collections may have. */
 int kube_path_make(const struct kube_kind *kind, const char *namespace_, const char *name, const char *subresource,
@@ -45,8 +44,7 @@ void kube_query_add_u64(struct str *path, const char *key, uint64_t value);
 /* Bodies below this path hold secrets and are never logged. */
 bool kube_path_is_secret(const char *path);
 
-/* ---- one request (client_run.c) ------------------------------------------------------------------------------------
- */
+/* ---- one request (client_run.c) ---- */
 struct kube_run {
     const char *method, *path, *content_type, *body;
     bool stream; /* hand out the call once a 2xx header is there */
@@ -72,8 +70,7 @@ void kube_limiter_destroy(struct kube_limiter *limiter);
 /* When the caller may start; it takes its place in the row. -1 = only after `deadline` (then no place is taken). */
 int64_t kube_limiter_reserve(struct kube_limiter *limiter, int64_t now, int64_t deadline);
 
-/* ---- errors (client_error.c) ---------------------------------------------------------------------------------------
- */
+/* ---- errors (client_error.c) ---- */
 /* "409 Conflict: <the server's message>" with the code that goes with it; returns -1. */
 int kube_error_set(struct err *err, int status, const char *body, size_t len);
 /* The same from a decoded Status object of a watch. */

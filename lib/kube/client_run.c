@@ -58,8 +58,7 @@ void kube_reply_clear(struct kube_reply *reply)
     *reply = (struct kube_reply){0};
 }
 
-/* ---- before a try --------------------------------------------------------------------------------------------------
- */
+/* ---- before a try ---- */
 
 static struct kube_auth *get_auth(struct kube_client *client, uint64_t refused, struct err *err)
 {
@@ -98,8 +97,7 @@ static int wait_for_turn(struct kube_client *client, const struct kube_run *run,
     return 0;
 }
 
-/* ---- logging -------------------------------------------------------------------------------------------------------
- */
+/* ---- logging ---- */
 
 static void log_body(const struct kube_run *run, const char *what, const char *body, size_t len)
 {
@@ -125,8 +123,7 @@ static void log_end(const struct progress *progress, int64_t started, int status
               kv_duration("took", took));
 }
 
-/* ---- after a try ---------------------------------------------------------------------------------------------------
- */
+/* ---- after a try ---- */
 
 static enum verdict judge_status(struct progress *progress, const struct kube_reply *reply)
 {

@@ -100,8 +100,7 @@ void kube_watch_close(struct kube_watch *watch)
     free(watch);
 }
 
-/* ---- lines ---------------------------------------------------------------------------------------------------------
- */
+/* ---- lines ---- */
 
 /* The next complete line that is not empty; NULL when more bytes are needed. */
 static const char *take_line(struct kube_watch *watch, size_t *len)
@@ -157,8 +156,7 @@ static int take_bytes(struct kube_watch *watch, struct err *err)
     return 0;
 }
 
-/* ---- events --------------------------------------------------------------------------------------------------------
- */
+/* ---- events ---- */
 
 static uint64_t version_of(const json_t *object)
 {

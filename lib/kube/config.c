@@ -52,8 +52,7 @@ static void replace(char **field, char *value)
     *field = value;
 }
 
-/* ---- the server's URL ----------------------------------------------------------------------------------------------
- */
+/* ---- the server's URL ---- */
 
 /* Brings the URL into one form: scheme present, IPv6 hosts in brackets, no trailing slash. A bare "host:port" gets the
  * scheme as kubectl guesses it. */
@@ -110,8 +109,7 @@ static int check_proxy(const struct kube_config *config, struct err *err)
     return err_set(err, ERR_INVALID, "%s: proxy-url must begin with http://, https:// or socks5://", config->source);
 }
 
-/* ---- in-cluster ----------------------------------------------------------------------------------------------------
- */
+/* ---- in-cluster ---- */
 
 static int load_in_cluster(struct kube_config *config, const struct kube_config_options *options, struct err *err)
 {
@@ -149,8 +147,7 @@ static int load_in_cluster(struct kube_config *config, const struct kube_config_
     return 0;
 }
 
-/* ---- kubeconfig files ----------------------------------------------------------------------------------------------
- */
+/* ---- kubeconfig files ---- */
 
 struct files {
     struct kube_yaml *items;

@@ -84,8 +84,7 @@ static void adopt(struct kube_credentials *credentials, struct kube_credential *
     *fresh = (struct kube_credential){0};
 }
 
-/* ---- files ---------------------------------------------------------------------------------------------------------
- */
+/* ---- files ---- */
 
 static int read_token(const char *path, char **token, struct err *err)
 {
@@ -196,8 +195,7 @@ static int refresh_files(struct kube_config *config, struct clock *clock, bool r
     return 0;
 }
 
-/* ---- plugin --------------------------------------------------------------------------------------------------------
- */
+/* ---- plugin ---- */
 
 static int run_plugin(struct kube_config *config, struct clock *clock, struct stop *stop, struct err *err)
 {

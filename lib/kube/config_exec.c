@@ -186,8 +186,7 @@ int kube_exec_set_cluster(struct kube_exec *exec, const struct kube_config *conf
     return result;
 }
 
-/* ---- the answer ----------------------------------------------------------------------------------------------------
- */
+/* ---- the answer ---- */
 
 /* A credential ends up in a header: one line of printable ASCII. */
 static bool printable(const char *text)

@@ -10,8 +10,7 @@
 #include <jansson.h>
 #include <yaml.h>
 
-/* ---- one kubeconfig file -------------------------------------------------------------------------------------------
- */
+/* ---- one kubeconfig file ---- */
 struct kube_yaml {
     char *path;      /* as the user named it: for messages */
     char *directory; /* absolute: relative paths in the file start here */
@@ -46,8 +45,7 @@ int kube_yaml_get_bool(struct kube_yaml *file, const yaml_node_t *mapping, const
 /* Any value as JSON: for the cluster's "config" extension, which exec plugins get. */
 json_t *kube_yaml_to_json(struct kube_yaml *file, const yaml_node_t *node, struct err *err);
 
-/* ---- exec plugin ---------------------------------------------------------------------------------------------------
- */
+/* ---- exec plugin ---- */
 enum kube_exec_mode { KUBE_EXEC_NEVER, KUBE_EXEC_IF_AVAILABLE, KUBE_EXEC_ALWAYS };
 struct kube_exec {
     char *api_version; /* client.authentication.k8s.io/v1 or v1beta1 */
@@ -70,8 +68,7 @@ int kube_exec_run(const struct kube_exec *exec, struct stop *stop, struct kube_c
 int kube_exec_parse_output(const struct kube_exec *exec, const char *text, size_t len,
                            struct kube_credential *credential, int64_t *expires, struct err *err);
 
-/* ---- credentials ---------------------------------------------------------------------------------------------------
- */
+/* ---- credentials ---- */
 struct kube_credentials *kube_credentials_new(void);
 void kube_credentials_free(struct kube_credentials *credentials);
 /* kube_config_credential for the client: `refused` is the generation the server answered 401 to (0 = none); the

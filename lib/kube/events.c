@@ -38,8 +38,7 @@ struct kube_events {
     struct kube_events_stats stats;
 };
 
-/* ---- sending
- * -------------------------------------------------------------------------------------------------------*/
+/* ---- sending ---- */
 
 static void count(struct kube_events *events, uint64_t *counter)
 {
@@ -180,8 +179,7 @@ static void *events_run(void *arg)
     return NULL;
 }
 
-/* ---- recording
- * -----------------------------------------------------------------------------------------------------*/
+/* ---- recording ---- */
 
 static void record(struct kube_events *events, const struct kube_reference *reference, const char *type,
                    const char *reason, const char *format, va_list args)
@@ -241,8 +239,7 @@ void kube_event_object(struct kube_events *events, const struct kube_object *obj
     va_end(args);
 }
 
-/* ---- life
- * ----------------------------------------------------------------------------------------------------------*/
+/* ---- life ---- */
 
 struct kube_events *kube_events_new(const struct kube_events_options *options)
 {

@@ -58,8 +58,7 @@ struct kube_leader {
     bool troubled;               /* logged */
 };
 
-/* ---- states
- * --------------------------------------------------------------------------------------------------------*/
+/* ---- states ---- */
 
 /* With the lock held. False when the move is not allowed (any more). */
 static bool move_to(struct kube_leader *leader, enum state next)
@@ -107,8 +106,7 @@ static void tell_loss(struct kube_leader *leader, const char *why)
         leader->options.on_lost(leader->options.on_lost_arg);
 }
 
-/* ---- one round
- * -----------------------------------------------------------------------------------------------------*/
+/* ---- one round ---- */
 
 static bool is_ours(const struct kube_leader *leader)
 {
@@ -279,8 +277,7 @@ static enum outcome try_and_note(struct kube_leader *leader)
     return outcome;
 }
 
-/* ---- the threads
- * ---------------------------------------------------------------------------------------------------*/
+/* ---- the threads ---- */
 
 /* Upstream tries for the renew deadline, from the first retry period after the last success on; the lease itself is the
  * outer limit. With the lock held. */
@@ -386,8 +383,7 @@ static void *watchdog_run(void *arg)
     return NULL;
 }
 
-/* ---- the public functions
- * ------------------------------------------------------------------------------------------*/
+/* ---- the public functions ---- */
 
 static int check_options(const struct kube_leader_options *options, struct err *err)
 {

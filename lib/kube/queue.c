@@ -59,8 +59,7 @@ struct kube_queue {
     int64_t bucket_time;
 };
 
-/* ---- the heap of delayed items, earliest first
- * ---------------------------------------------------------------------*/
+/* ---- the heap of delayed items, earliest first ---- */
 
 static void heap_place(struct kube_queue *queue, struct item *item, size_t at)
 {
@@ -110,8 +109,7 @@ static struct item *heap_take_first(struct kube_queue *queue)
     return first;
 }
 
-/* ---- items
- * ---------------------------------------------------------------------------------------------------------*/
+/* ---- items ---- */
 
 static void list_append(struct item_list *list, struct item *item)
 {
@@ -223,8 +221,7 @@ static void wake_timer(struct kube_queue *queue)
         pthread_cond_signal(&queue->idle);
 }
 
-/* ---- delays
- * --------------------------------------------------------------------------------------------------------*/
+/* ---- delays ---- */
 
 static int64_t delay_of_failures(const struct kube_queue *queue, uint32_t failures)
 {
@@ -274,8 +271,7 @@ static void delay_item(struct kube_queue *queue, struct item *item, int64_t now,
         wake_timer(queue);
 }
 
-/* ---- the public functions
- * ------------------------------------------------------------------------------------------*/
+/* ---- the public functions ---- */
 
 struct kube_queue *kube_queue_new(const struct kube_queue_options *options)
 {

@@ -103,8 +103,7 @@ static void note_health(struct kube_reflector *reflector)
     reflector->troubled = false;
 }
 
-/* ---- listing
- * -------------------------------------------------------------------------------------------------------*/
+/* ---- listing ---- */
 
 static bool is_kept(const struct kube_reflector *reflector, const struct kube_object *object)
 {
@@ -170,8 +169,7 @@ static enum state run_list(struct kube_reflector *reflector)
     return WATCHING;
 }
 
-/* ---- watching
- * ------------------------------------------------------------------------------------------------------*/
+/* ---- watching ---- */
 
 /* False when the store may have missed something. */
 static bool take_event(struct kube_reflector *reflector, const struct kube_watch_event *event)
@@ -275,8 +273,7 @@ static enum state run_watch(struct kube_reflector *reflector)
     return next;
 }
 
-/* ---- probing
- * -------------------------------------------------------------------------------------------------------*/
+/* ---- probing ---- */
 
 static char *probe_path(const struct kube_reflector *reflector)
 {
@@ -324,8 +321,7 @@ static enum state run_probe(struct kube_reflector *reflector)
     return LISTING; /* we waited already */
 }
 
-/* ---- waiting
- * -------------------------------------------------------------------------------------------------------*/
+/* ---- waiting ---- */
 
 static bool wait_back_off(struct kube_reflector *reflector)
 {
@@ -356,8 +352,7 @@ static enum state run_wait_to_watch(struct kube_reflector *reflector)
     return wait_back_off(reflector) ? PROBING : STOPPED;
 }
 
-/* ---- the machine
- * ---------------------------------------------------------------------------------------------------*/
+/* ---- the machine ---- */
 
 #define TO(state) (1U << (state))
 static const struct {
@@ -426,8 +421,7 @@ void kube_reflector_free(struct kube_reflector *reflector)
     free(reflector);
 }
 
-/* ---- what others ask
- * -----------------------------------------------------------------------------------------------*/
+/* ---- what others ask ---- */
 
 void kube_reflector_get_stats(const struct kube_reflector *reflector, struct kube_reflector_stats *stats)
 {

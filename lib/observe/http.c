@@ -93,8 +93,7 @@ int observe_http_port(const struct observe_http *http)
     return http->port;
 }
 
-/* ---- pages ----------------------------------------------------------------------------------------------------------
- */
+/* ---- pages ---- */
 
 struct answer {
     unsigned status;
@@ -186,8 +185,7 @@ static void serve(struct observe_http *http, const char *method, const char *pat
     }
 }
 
-/* ---- libmicrohttpd
- * --------------------------------------------------------------------------------------------------- */
+/* ---- libmicrohttpd ---- */
 
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url, const char *method,
                                   const char *version, const char *upload, size_t *upload_size, void **state)

@@ -214,8 +214,7 @@ void metrics_on_scrape(struct metrics *metrics, void (*collect)(struct metrics *
     pthread_mutex_unlock(&metrics->lock);
 }
 
-/* ---- the text form --------------------------------------------------------------------------------------------------
- */
+/* ---- the text form ---- */
 
 /* Escapes backslash and newline, and the quote in label values. What is no UTF-8 would make the whole scrape fail. */
 static void add_escaped(struct str *out, const char *text, bool quote)

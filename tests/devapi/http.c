@@ -57,8 +57,7 @@ struct http {
     int64_t hangup_check;
 };
 
-/* ---- parking
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- parking ---- */
 
 static void park(struct call *call, int64_t until)
 {
@@ -88,8 +87,7 @@ static void unpark(struct call *call)
     MHD_resume_connection(call->connection);
 }
 
-/* ---- answers
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- answers ---- */
 
 static void release_version(void *version)
 {
@@ -203,8 +201,7 @@ static enum MHD_Result send_reply(struct call *call)
     return result;
 }
 
-/* ---- faults
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- faults ---- */
 
 static void run_kill(const struct call *call, bool after)
 {
@@ -255,8 +252,7 @@ static void spoil_watch(const struct fault_hits *hits, struct watch *watch)
     }
 }
 
-/* ---- the handler
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- the handler ---- */
 
 static void note(struct call *call, int status)
 {
@@ -391,8 +387,7 @@ static void finish(void *arg, struct MHD_Connection *connection, void **state, e
     *state = NULL;
 }
 
-/* ---- the loop
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- the loop ---- */
 
 /* Resumes watches that have something to say; returns whether there were any. */
 static bool wake_watches(struct http *http, bool all)
@@ -500,8 +495,7 @@ void http_run(struct http *http, int stop_fd)
     MHD_run(http->daemon); /* the answer to a shutdown request */
 }
 
-/* ---- start and stop
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- start and stop ---- */
 
 union address {
     struct sockaddr any;

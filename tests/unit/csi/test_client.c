@@ -20,7 +20,7 @@ struct fixture {
     struct gate connected, lost;
 };
 
-/* ---- the driver process ------------------------------------------------------------------------------------------ */
+/* ---- the driver process ---- */
 
 static int get_plugin_info(void *driver, const Csi__V1__GetPluginInfoRequest *request,
                            Csi__V1__GetPluginInfoResponse *reply, struct csi_call *call, struct err *err)
@@ -56,7 +56,7 @@ static int run_driver(const char *path)
     return 0;
 }
 
-/* ---- set-up ------------------------------------------------------------------------------------------------------ */
+/* ---- set-up ---- */
 
 static void start_driver(struct fixture *fixture)
 {
@@ -124,7 +124,7 @@ static pid_t ask(struct fixture *fixture, bool wait_for_ready, struct err *err)
     return (pid_t)pid;
 }
 
-/* ---- tests ------------------------------------------------------------------------------------------------------- */
+/* ---- tests ---- */
 
 static void test_without_a_driver(void **state)
 {

@@ -31,7 +31,7 @@ struct fixture {
     struct seen client_seen, server_seen;
 };
 
-/* ---- a driver ---------------------------------------------------------------------------------------------------- */
+/* ---- a driver ---- */
 
 /* Any RPC: the request must be the filled one, the reply is a filled one. */
 static int echo(struct fixture *fixture, const ProtobufCMessage *request, ProtobufCMessage *reply,
@@ -174,7 +174,7 @@ static const struct csi_handlers handlers = {
     .list_volumes = list_volumes,
 };
 
-/* ---- set-up ------------------------------------------------------------------------------------------------------ */
+/* ---- set-up ---- */
 
 static void saw(struct fixture *fixture, struct seen *seen, const struct csi_method *method, int code, double seconds)
 {
@@ -239,7 +239,7 @@ static int tear_down(void **state)
 
 static const struct csi_call_options ten_seconds = {.timeout_ns = 10 * CLOCK_SECOND, .wait_for_ready = true};
 
-/* ---- tests ------------------------------------------------------------------------------------------------------- */
+/* ---- tests ---- */
 
 static void test_every_method_round_trips_without_leaking_secrets(void **state)
 {

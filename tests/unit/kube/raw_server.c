@@ -57,8 +57,7 @@ static void fatal(const char *what)
     abort();
 }
 
-/* ---- bytes ---------------------------------------------------------------------------------------------------------
- */
+/* ---- bytes ---- */
 
 static bool send_all(struct connection *connection, const char *data, size_t len)
 {
@@ -98,8 +97,7 @@ static bool wait_readable(struct connection *connection)
     return poll(&fd, 1, -1) == 1 && !connection->server->ending;
 }
 
-/* ---- requests ------------------------------------------------------------------------------------------------------
- */
+/* ---- requests ---- */
 
 static size_t body_length(const char *head)
 {
@@ -156,8 +154,7 @@ static bool read_request(struct connection *connection)
     return true;
 }
 
-/* ---- answers -------------------------------------------------------------------------------------------------------
- */
+/* ---- answers ---- */
 
 static bool send_reply(struct connection *connection, const struct raw_step *step, bool half, bool close_it)
 {
@@ -275,8 +272,7 @@ static void *connection_thread(void *arg)
     return NULL;
 }
 
-/* ---- life ----------------------------------------------------------------------------------------------------------
- */
+/* ---- life ---- */
 
 static void *accept_thread(void *arg)
 {
@@ -376,8 +372,7 @@ void raw_server_stop(struct raw_server *server)
     free(server);
 }
 
-/* ---- what happened -------------------------------------------------------------------------------------------------
- */
+/* ---- what happened ---- */
 
 static size_t read_size(struct raw_server *server, const size_t *field)
 {

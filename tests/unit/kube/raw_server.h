@@ -11,8 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* ---- certificates, made when asked for -----------------------------------------------------------------------------
- */
+/* ---- certificates, made when asked for ---- */
 struct raw_tls {
     char *authority; /* PEM */
     char *certificate, *key;
@@ -22,8 +21,7 @@ struct raw_tls {
 struct raw_tls *raw_tls_new(const char *names, int lifetime_days);
 void raw_tls_free(struct raw_tls *tls);
 
-/* ---- the script ----------------------------------------------------------------------------------------------------
- */
+/* ---- the script ---- */
 enum raw_action {
     RAW_REPLY,       /* status, headers, body with Content-Length; the connection is kept */
     RAW_REPLY_CLOSE, /* the same with Connection: close */

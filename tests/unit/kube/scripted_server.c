@@ -40,8 +40,7 @@ static void fatal(const char *what)
     abort();
 }
 
-/* ---- replies
- * -------------------------------------------------------------------------------------------------------*/
+/* ---- replies ---- */
 
 static bool send_all(struct scripted_connection *connection, const char *data, size_t len)
 {
@@ -162,8 +161,7 @@ void scripted_stream(struct scripted_connection *connection, struct scripted_fee
     }
 }
 
-/* ---- requests
- * ------------------------------------------------------------------------------------------------------*/
+/* ---- requests ---- */
 
 static bool receive(struct scripted_connection *connection, struct str *in)
 {
@@ -233,8 +231,7 @@ static void *connection_run(void *arg)
     return NULL;
 }
 
-/* ---- the server
- * ----------------------------------------------------------------------------------------------------*/
+/* ---- the server ---- */
 
 static void *server_run(void *arg)
 {

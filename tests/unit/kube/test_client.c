@@ -70,8 +70,7 @@ static void end(struct scene *scene)
     "\",\"message\":\"" message "\"}"
 #define NOT_FOUND_BODY STATUS("404", "NotFound", "persistentvolumeclaims \\\"data\\\" not found")
 
-/* ---- plain requests ------------------------------------------------------------------------------------------------
- */
+/* ---- plain requests ---- */
 
 static void test_get(void **state)
 {
@@ -189,8 +188,7 @@ static void test_paths(void **state)
     assert_false(kube_path_is_secret("/api/v1/namespaces/a/pods/my-secrets?labelSelector=secrets"));
 }
 
-/* ---- errors --------------------------------------------------------------------------------------------------------
- */
+/* ---- errors ---- */
 
 static void test_status_codes(void **state)
 {
@@ -258,8 +256,7 @@ static void test_error_message(void **state)
     end(&scene);
 }
 
-/* ---- repeats of reads ----------------------------------------------------------------------------------------------
- */
+/* ---- repeats of reads ---- */
 
 static int get_claim(struct scene *scene, struct err *err)
 {
@@ -465,8 +462,7 @@ static void test_limiter(void **state)
     kube_limiter_destroy(&limiter);
 }
 
-/* ---- writes without an answer --------------------------------------------------------------------------------------
- */
+/* ---- writes without an answer ---- */
 
 enum write { PATCH, PATCH_BLIND, UPDATE, CREATE, CREATE_UNNAMED, DELETE, DELETE_BLIND };
 
@@ -651,8 +647,7 @@ static void test_write_times_out(void **state)
     end(&scene);
 }
 
-/* ---- many at once, and the end -------------------------------------------------------------------------------------
- */
+/* ---- many at once, and the end ---- */
 
 static void *get_thread(void *arg)
 {
@@ -753,8 +748,7 @@ static void test_cancel_rate_limited(void **state)
     end(&scene);
 }
 
-/* ---- lists ---------------------------------------------------------------------------------------------------------
- */
+/* ---- lists ---- */
 
 #define ITEM(name) "{\"metadata\":{\"name\":\"" name "\",\"namespace\":\"n\",\"uid\":\"u\",\"resourceVersion\":\"3\"}}"
 
@@ -898,8 +892,7 @@ static void test_list_stops_early(void **state)
     end(&scene);
 }
 
-/* ---- the rest ------------------------------------------------------------------------------------------------------
- */
+/* ---- the rest ---- */
 
 static void test_discovery(void **state)
 {

@@ -235,8 +235,7 @@ static void test_proxy(void **state)
     raw_server_stop(proxy);
 }
 
-/* ---- credentials that change ---------------------------------------------------------------------------------------
- */
+/* ---- credentials that change ---- */
 
 struct rotation {
     struct raw_server *server;

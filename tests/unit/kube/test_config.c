@@ -291,8 +291,7 @@ static void test_in_cluster(void **state)
     kube_config_free(config);
 }
 
-/* ---- credentials ---------------------------------------------------------------------------------------------------
- */
+/* ---- credentials ---- */
 
 static void expect(struct kube_config *config, struct clock *clock, bool force, const char *token, uint64_t generation)
 {

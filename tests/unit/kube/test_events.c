@@ -22,8 +22,7 @@ static const struct kube_reference claim = {.api_version = "v1",
                                             .uid = "u-1",
                                             .resource_version = "7"};
 
-/* ---- the decisions, without a server
- * -------------------------------------------------------------------------------*/
+/* ---- the decisions, without a server ---- */
 
 struct desk {
     struct clock *clock;
@@ -263,8 +262,7 @@ static void test_json(void **state)
     kube_event_draft_free(draft);
 }
 
-/* ---- with a server
- * -------------------------------------------------------------------------------------------------*/
+/* ---- with a server ---- */
 
 struct fixture {
     struct clock *clock;

@@ -37,8 +37,7 @@ struct fixture {
     struct kube_client *client;
 };
 
-/* ---- the server
- * ----------------------------------------------------------------------------------------------------*/
+/* ---- the server ---- */
 
 static char *find_program(void)
 {
@@ -166,8 +165,7 @@ static void control(struct fixture *f, const char *path, const char *body)
     assert_int_equal(status, 200);
 }
 
-/* ---- claims
- * --------------------------------------------------------------------------------------------------------*/
+/* ---- claims ---- */
 
 static void create_claim(struct fixture *f, const char *prefix, int number)
 {

@@ -275,8 +275,7 @@ static void test_times_are_observed(void **state)
     assert_true(sum == 0.0 && longest == 0.0);
 }
 
-/* ---- threads
- * -------------------------------------------------------------------------------------------------------*/
+/* ---- threads ---- */
 
 struct crew {
     struct kube_queue *queue;

@@ -208,8 +208,7 @@ static void test_open_fails(void **state)
     }
 }
 
-/* ---- silence and cancellation --------------------------------------------------------------------------------------
- */
+/* ---- silence and cancellation ---- */
 
 struct reader {
     struct scene *scene;

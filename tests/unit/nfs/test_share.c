@@ -104,8 +104,7 @@ static void each_version(void (*test)(struct share *share, int version))
     }
 }
 
-/* ---- the traps
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- the traps ---- */
 
 static void unlink_of_a_directory(struct share *share, int version)
 {

@@ -71,8 +71,7 @@ struct kube_class *fixture_class(struct fixture *fixture, const char *parameters
                        parameters, *extra ? ", " : "", extra);
 }
 
-/* ---- look-ups -------------------------------------------------------------------------------------------------------
- */
+/* ---- look-ups ---- */
 
 static int find(void *arg, const struct kube_kind *kind, const char *namespace_, const char *name, void *out,
                 struct err *err)
