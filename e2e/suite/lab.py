@@ -252,7 +252,8 @@ class Lab:
             self.delete_pod(name)
         return text
 
-    def delete_pod(self, name, timeout=60):
+    def delete_pod(self, name, timeout=120):
+        """Some kubelets look at a pod only once a minute when they have missed an event of it."""
         self.api.delete_now("pod", name, self.ns, 1)
         wait_for(f"pod {name} to be gone", lambda: not self.api.get("pod", name, self.ns), timeout)
 
