@@ -56,44 +56,6 @@ static uint64_t version_of(const json_t *json)
 
 /* ---- reads ---- */
 
-static int get_path(struct kube_client *client, const char *path, bool unlimited, int64_t deadline, json_t **json,
-                    struct err *err)
-{
-    struct kube_run run = {.method = "GET", .path = path, .unlimited = unlimited, .deadline = deadline};
-    auto_reply struct kube_reply reply = {0};
-    if (kube_run(client, &run, &reply, err) != 0)
-        return -1;
-    if (reply.status != 200)
-        return kube_error_set(err, reply.status, str_text(&reply.body), reply.body.len);
-    *json = json_loadb(str_text(&reply.body), reply.body.len, JSON_ALLOW_NUL, NULL);
-    if (*json == NULL)
-        return err_set(err, ERR_UNAVAILABLE, "the reply is no JSON");
-    return 0;
-}
-
-int kube_get_json(struct kube_client *client, const struct kube_kind *kind, const char *namespace_, const char *name,
-                  json_t **json, struct err *err)
-{
-    auto_free char *path = NULL;
-    *json = NULL;
-    if (kube_path_make(kind, namespace_, name != NULL ? name : "", NULL, &path, err) != 0 ||
-        get_path(client, path, false, kube_client_deadline(client), json, err) != 0)
-        return wrap(err, "get", kind, namespace_, name);
-    return 0;
-}
-
-int kube_get(struct kube_client *client, const struct kube_kind *kind, const char *namespace_, const char *name,
-             struct kube_object **object, struct err *err)
-{
-    json_t *json;
-    *object = NULL;
-    if (kube_get_json(client, kind, namespace_, name, &json, err) != 0)
-        return -1;
-    *object = kube_object_decode(kind, json, &decode_defaults, err);
-    json_decref(json);
-    return *object != NULL ? 0 : wrap(err, "get", kind, namespace_, name);
-}
-
 static bool is_status(const struct kube_reply *reply)
 {
     json_t *body = json_loadb(str_text(&reply->body), reply->body.len, JSON_ALLOW_NUL, NULL);
@@ -102,38 +64,71 @@ static bool is_status(const struct kube_reply *reply)
     return is;
 }
 
-static int get_if_any(struct kube_client *client, const char *path, const struct kube_kind *kind,
-                      struct kube_object **object, struct err *err)
+/* may_be_absent: a 404 that is the API server's own word is no error (*json stays NULL), and any other says nothing
+ * about the object. */
+static int get_path(struct kube_client *client, const char *path, bool unlimited, int64_t deadline, bool may_be_absent,
+                    json_t **json, struct err *err)
 {
-    struct kube_run run = {.method = "GET", .path = path, .deadline = kube_client_deadline(client)};
+    struct kube_run run = {.method = "GET", .path = path, .unlimited = unlimited, .deadline = deadline};
     auto_reply struct kube_reply reply = {0};
     if (kube_run(client, &run, &reply, err) != 0)
         return -1;
-    if (reply.status == 404 && is_status(&reply))
+    const bool missing = may_be_absent && reply.status == 404;
+    if (missing && is_status(&reply))
         return 0;
     if (reply.status != 200) {
         kube_error_set(err, reply.status, str_text(&reply.body), reply.body.len);
-        if (reply.status == 404 && err != NULL)
+        if (missing && err != NULL)
             err->code = ERR_UNAVAILABLE;
         return -1;
     }
-    json_t *json = json_loadb(str_text(&reply.body), reply.body.len, JSON_ALLOW_NUL, NULL);
-    if (json == NULL)
+    *json = json_loadb(str_text(&reply.body), reply.body.len, JSON_ALLOW_NUL, NULL);
+    if (*json == NULL)
         return err_set(err, ERR_UNAVAILABLE, "the reply is no JSON");
+    return 0;
+}
+
+static int get_json(struct kube_client *client, const struct kube_kind *kind, const char *namespace_, const char *name,
+                    bool may_be_absent, json_t **json, struct err *err)
+{
+    auto_free char *path = NULL;
+    *json = NULL;
+    if (kube_path_make(kind, namespace_, name != NULL ? name : "", NULL, &path, err) != 0 ||
+        get_path(client, path, false, kube_client_deadline(client), may_be_absent, json, err) != 0)
+        return wrap(err, "get", kind, namespace_, name);
+    return 0;
+}
+
+static int get_object(struct kube_client *client, const struct kube_kind *kind, const char *namespace_,
+                      const char *name, bool may_be_absent, struct kube_object **object, struct err *err)
+{
+    json_t *json;
+    *object = NULL;
+    if (get_json(client, kind, namespace_, name, may_be_absent, &json, err) != 0)
+        return -1;
+    if (json == NULL)
+        return 0;
     *object = kube_object_decode(kind, json, &decode_defaults, err);
     json_decref(json);
-    return *object != NULL ? 0 : -1;
+    return *object != NULL ? 0 : wrap(err, "get", kind, namespace_, name);
+}
+
+int kube_get_json(struct kube_client *client, const struct kube_kind *kind, const char *namespace_, const char *name,
+                  json_t **json, struct err *err)
+{
+    return get_json(client, kind, namespace_, name, false, json, err);
+}
+
+int kube_get(struct kube_client *client, const struct kube_kind *kind, const char *namespace_, const char *name,
+             struct kube_object **object, struct err *err)
+{
+    return get_object(client, kind, namespace_, name, false, object, err);
 }
 
 int kube_get_if_any(struct kube_client *client, const struct kube_kind *kind, const char *namespace_, const char *name,
                     struct kube_object **object, struct err *err)
 {
-    auto_free char *path = NULL;
-    *object = NULL;
-    if (kube_path_make(kind, namespace_, name, NULL, &path, err) != 0 ||
-        get_if_any(client, path, kind, object, err) != 0)
-        return wrap(err, "get", kind, namespace_, name);
-    return 0;
+    return get_object(client, kind, namespace_, name, true, object, err);
 }
 
 /* ---- the outcome of a write ---- */
@@ -191,7 +186,8 @@ static enum outcome look_up(struct kube_client *client, const struct write *writ
     if (str_empty(write->name) || clock_mono(client->clock) >= write->run.deadline ||
         kube_path_make(write->kind, write->namespace_, write->name, NULL, &path, &problem) != 0)
         return OUTCOME_UNKNOWN;
-    if (get_path(client, path, true, write->run.deadline, &now, &problem) != 0 && problem.code != ERR_NOT_FOUND) {
+    if (get_path(client, path, true, write->run.deadline, false, &now, &problem) != 0 &&
+        problem.code != ERR_NOT_FOUND) {
         log_v(2, "The outcome of a write cannot be looked up", kv_str("path", path), kv_err(&problem));
         if (problem.code != ERR_CANCELLED)
             return OUTCOME_UNKNOWN;
