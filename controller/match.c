@@ -62,7 +62,7 @@ static bool visit_free(void *arg, struct kube_volume *volume)
     const struct kube_claim *claim = search->claim;
     if (volume_modes_differ(volume, claim) ||
         (claim->has_selector && !kube_selector_matches(&claim->selector, &volume->object.meta.labels)) ||
-        view_is_emptied(search->view, volume) || is_taken(search, volume))
+        is_taken(search, volume) || view_is_emptied(search->view, volume))
         return true;
     search->found = volume;
     return false;
