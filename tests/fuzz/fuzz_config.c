@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any text as a kubeconfig: taken, with a server's URL, or refused with a sentence that names the file. Nothing is
  * started or read besides: exec plugins run and certificates are read only when they are asked for. */
+#include "tests/fuzz/fuzz.h"
+
 #include "lib/base/mem.h"
 #include "lib/base/str.h"
 #include "lib/kube/config.h"
@@ -8,14 +10,6 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

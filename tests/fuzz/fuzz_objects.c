@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any JSON as any kind of object (the first byte chooses): decoded or refused with a message, and everything that hangs
  * on a decoded object can be read. */
+#include "tests/fuzz/fuzz.h"
+
 #include "lib/base/mem.h"
 #include "lib/kube/store.h"
 
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct kube_kind *const kinds[] = {
     &kube_kind_volume,
@@ -28,12 +28,6 @@ static const struct kube_kind *const kinds[] = {
 };
 
 static size_t read_bytes; /* keeps the reads from being optimised away */
-
-static void require(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 static void read_text(const char *text)
 {

@@ -1,19 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any bytes as a list reply, in one piece and byte by byte: both ways give the same items and the same end, and what is
  * whole and good JSON is cut into what the parser finds in it. */
+#include "tests/fuzz/fuzz.h"
+
 #include "lib/base/mem.h"
 #include "lib/kube/client_split.h"
 
 #include <jansson.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 static bool on_item(void *arg, const char *text, size_t len)
 {

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Any text as a duration and as a time: what is taken is written and read again as the same. */
+#include "tests/fuzz/fuzz.h"
+
 #include "lib/base/clock.h"
 #include "lib/base/mem.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void require(bool holds)
-{
-    if (!holds)
-        abort();
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
