@@ -33,6 +33,7 @@ live sanity-nfs 400 tests/sanity/sanity.py --driver nfs
 wait "$kubernetes_build" || tail -20 "$logs/kubernetes-build.log"
 step kubernetes 1800 e2e/cluster/setup.sh
 live cluster 300 e2e/cluster/test.sh
+live kubectl 120 tests/devapi/conformance.sh kubectl
 live conformance-real 300 tests/devapi/conformance.sh real
 live first-light-real 900 e2e/first_light.py --server real
 live cases-1.20 1500 e2e/cases/run.sh 1.20

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# conformance.sh [devapi|real|faults] [arguments of the Python script]
+# conformance.sh [devapi|real|faults|kubectl] [arguments of the Python script]
 # The same expectations on berth-devapi (default; DEVAPI names the binary, DEVAPI_ARGS adds flags) or on the real API
-# server of e2e/cluster; `faults` tests the fault injection of berth-devapi instead. Last line: "N passed, N failed".
+# server of e2e/cluster; `faults` tests the fault injection of berth-devapi instead, `kubectl` what kubectl makes of it.
+# Last line: "N passed, N failed".
 
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 what=devapi
-case ${1:-} in devapi | real | faults) what=$1 && shift ;; esac
+case ${1:-} in devapi | real | faults | kubectl) what=$1 && shift ;; esac
 dir=$(mktemp -d)
 pid=
 
@@ -43,5 +44,11 @@ else
     [[ -s $dir/kubeconfig ]] || { cat "$dir/log" >&2 && exit 1; }
     script=conformance.py
     [[ $what = faults ]] && script=faults.py
+    if [[ $what = kubectl ]]; then
+        # shellcheck source=../../e2e/cluster/common.sh
+        . "$root/e2e/cluster/common.sh"
+        script=kubectl.py
+        set -- --kubectl "$KUBERNETES_BIN/kubectl" "$@"
+    fi
     python3 "$here/$script" --kubeconfig "$dir/kubeconfig" "$@"
 fi
