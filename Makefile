@@ -154,6 +154,7 @@ fuzz:
 demo: deps
 	@BUILD=$(abspath $(O)) demo/demo.sh
 test: deps
+	@scripts/deps.sh install suites
 	@scripts/test.sh
 lint: deps
 	@scripts/lint.sh

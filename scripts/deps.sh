@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # deps.sh check          says which Debian packages the build misses and the one command that installs them
-# deps.sh install [test] installs them (root; only when something is missing), with `test` also what tests and demo need
+# deps.sh install [test|suites] installs them (root; only when something is missing), with `test` also what tests and demo
+#                               need, with `suites` what single test suites do
 set -euo pipefail
 cd "$(dirname "$0")"
 
