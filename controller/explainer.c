@@ -4,6 +4,7 @@
 #include "lib/base/log.h"
 #include "lib/base/map.h"
 #include "lib/base/mem.h"
+#include "lib/base/slab.h"
 #include "lib/base/str.h"
 #include "lib/kube/leader.h"
 
@@ -40,8 +41,8 @@ struct explainer {
 static void text_free(void *value)
 {
     struct remembered_text *text = value;
-    free(text->text);
-    free(text);
+    slab_free_str(text->text);
+    slab_free(text, sizeof(*text));
 }
 
 struct explainer *explainer_new(const struct controller_view *view, struct kube_client *client, struct clock *clock)
@@ -161,7 +162,7 @@ static void remember(struct explainer *explainer, const char *key, const char *t
         return;
     if (remembered == NULL) {
         drop_old_texts(explainer, now);
-        remembered = mem_new(struct remembered_text);
+        remembered = slab_new(struct remembered_text);
         remembered->since = now;
         map_set(explainer->texts, key, remembered);
     }
@@ -169,8 +170,8 @@ static void remember(struct explainer *explainer, const char *key, const char *t
         remembered->since = now;
         remembered->changes = 0;
     }
-    free(remembered->text);
-    remembered->text = mem_strdup(text);
+    slab_free_str(remembered->text);
+    remembered->text = slab_strdup(text);
     if (++remembered->changes >= TEXT_CHANGES)
         remembered->held_until = now + TEXT_HELD;
 }

@@ -4,6 +4,7 @@
 #include "lib/base/log.h"
 #include "lib/base/map.h"
 #include "lib/base/mem.h"
+#include "lib/base/slab.h"
 #include "lib/base/str.h"
 
 #include <pthread.h>
@@ -34,12 +35,17 @@ struct fight {
     uint64_t count;
 };
 
+static void free_object(void *value)
+{
+    slab_free(value, sizeof(struct fight_object));
+}
+
 struct fight *fight_new(struct clock *clock)
 {
     struct fight *fight = mem_new(struct fight);
     pthread_mutex_init(&fight->lock, NULL);
     fight->clock = clock == NULL ? clock_real() : clock;
-    fight->objects = map_new(free);
+    fight->objects = map_new(free_object);
     fight->window_start = clock_mono(fight->clock);
     fight->warned = fight->window_start - WARN_EVERY;
     return fight;
@@ -89,7 +95,7 @@ static struct fight_object *fight_object(struct fight *fight, const char *name, 
 {
     struct fight_object *object = map_get(fight->objects, name);
     if (object == NULL) {
-        object = mem_new(struct fight_object);
+        object = slab_new(struct fight_object);
         object->since = now;
         map_set(fight->objects, name, object);
     }

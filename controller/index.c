@@ -5,28 +5,25 @@
 #include "lib/base/clock.h"
 #include "lib/base/map.h"
 #include "lib/base/mem.h"
+#include "lib/base/slab.h"
 #include "lib/base/str.h"
 
 #include <pthread.h>
 
-/* A treap: a search tree by (capacity, name) that is a heap by random priority, so it stays flat whatever the order of
- * insertion. len counts the subtree for volume_bucket_count_below. */
-struct bucket_node {
-    struct kube_volume *volume;
-    struct bucket_node *left, *right;
+/* What is known of one volume: a node of its bucket's treap, a search tree by (capacity, name) that is a heap by random
+ * priority, so it stays flat whatever the order of insertion; len counts the subtree for volume_bucket_count_below. */
+struct volume_node {
+    struct kube_volume *volume; /* a reference */
+    struct volume_bucket *bucket;
+    struct volume_node *left, *right;
+    struct volume_node *next_of_claim; /* another volume whose claimRef has the same namespace and name */
     uint64_t priority;
     size_t len;
 };
-/* Where a volume is now. */
-struct index_entry {
-    struct kube_volume *volume; /* a reference */
-    struct volume_bucket *bucket;
-    char *claim_key; /* "" when it has no claimRef */
-};
 struct volume_index {
     pthread_mutex_t lock;
-    struct map *entries;  /* name → struct index_entry */
-    struct map *by_claim; /* claim key → struct kube_object_list of volumes */
+    struct map *nodes;    /* name → struct volume_node */
+    struct map *by_claim; /* "namespace/name" → the first struct volume_node of the chain, borrowed */
     struct volume_group **groups;
     size_t len, cap;
     uint64_t random;
@@ -39,19 +36,19 @@ static int node_compare(const struct kube_volume *a, const struct kube_volume *b
     return c != 0 ? c : strcmp(a->object.meta.name, b->object.meta.name);
 }
 
-static size_t node_len(const struct bucket_node *node)
+static size_t node_len(const struct volume_node *node)
 {
     return node == NULL ? 0 : node->len;
 }
 
-static void node_count(struct bucket_node *node)
+static void node_count(struct volume_node *node)
 {
     node->len = 1 + node_len(node->left) + node_len(node->right);
 }
 
 /* Everything before `volume` goes to *left, the rest to *right. */
-static void node_split(struct bucket_node *node, const struct kube_volume *volume, struct bucket_node **left,
-                       struct bucket_node **right)
+static void node_split(struct volume_node *node, const struct kube_volume *volume, struct volume_node **left,
+                       struct volume_node **right)
 {
     if (node == NULL) {
         *left = *right = NULL;
@@ -66,7 +63,7 @@ static void node_split(struct bucket_node *node, const struct kube_volume *volum
     }
 }
 
-static struct bucket_node *node_insert(struct bucket_node *node, struct bucket_node *fresh)
+static struct volume_node *node_insert(struct volume_node *node, struct volume_node *fresh)
 {
     if (node == NULL || fresh->priority > node->priority) {
         node_split(node, fresh->volume, &fresh->left, &fresh->right);
@@ -81,7 +78,7 @@ static struct bucket_node *node_insert(struct bucket_node *node, struct bucket_n
     return node;
 }
 
-static struct bucket_node *node_join(struct bucket_node *left, struct bucket_node *right)
+static struct volume_node *node_join(struct volume_node *left, struct volume_node *right)
 {
     if (left == NULL || right == NULL)
         return left == NULL ? right : left;
@@ -95,16 +92,13 @@ static struct bucket_node *node_join(struct bucket_node *left, struct bucket_nod
     return right;
 }
 
-static struct bucket_node *node_remove(struct bucket_node *node, const struct kube_volume *volume)
+static struct volume_node *node_remove(struct volume_node *node, const struct kube_volume *volume)
 {
     if (node == NULL)
         return NULL;
     int c = node_compare(volume, node->volume);
-    if (c == 0) {
-        struct bucket_node *rest = node_join(node->left, node->right);
-        free(node);
-        return rest;
-    }
+    if (c == 0)
+        return node_join(node->left, node->right);
     if (c < 0)
         node->left = node_remove(node->left, volume);
     else
@@ -113,7 +107,7 @@ static struct bucket_node *node_remove(struct bucket_node *node, const struct ku
     return node;
 }
 
-static bool node_walk(const struct bucket_node *node, const struct kube_quantity *request, volume_visit_fn visit,
+static bool node_walk(const struct volume_node *node, const struct kube_quantity *request, volume_visit_fn visit,
                       void *arg)
 {
     if (node == NULL)
@@ -296,7 +290,7 @@ size_t volume_bucket_len(const struct volume_bucket *bucket)
 size_t volume_bucket_count_below(const struct volume_bucket *bucket, const struct kube_quantity *request)
 {
     size_t below = 0;
-    for (const struct bucket_node *node = bucket->root; node != NULL;) {
+    for (const struct volume_node *node = bucket->root; node != NULL;) {
         if (kube_quantity_compare(&node->volume->storage, request) < 0) {
             below += 1 + node_len(node->left);
             node = node->right;
@@ -309,7 +303,7 @@ size_t volume_bucket_count_below(const struct volume_bucket *bucket, const struc
 
 const struct kube_volume *volume_bucket_largest(const struct volume_bucket *bucket)
 {
-    const struct bucket_node *node = bucket->root;
+    const struct volume_node *node = bucket->root;
     while (node != NULL && node->right != NULL)
         node = node->right;
     return node == NULL ? NULL : node->volume;
@@ -322,37 +316,21 @@ void volume_bucket_walk(const struct volume_bucket *bucket, const struct kube_qu
 }
 
 /* ---- the index ---- */
-static void entry_free(void *value)
+static void node_free(void *value)
 {
-    struct index_entry *entry = value;
-    kube_object_unref(&entry->volume->object);
-    free(entry->claim_key);
-    free(entry);
-}
-
-static void list_free(void *value)
-{
-    kube_object_list_free(value);
-    free(value);
+    struct volume_node *node = value;
+    kube_object_unref(&node->volume->object);
+    slab_free(node, sizeof(*node));
 }
 
 struct volume_index *volume_index_new(void)
 {
     struct volume_index *index = mem_new(struct volume_index);
     pthread_mutex_init(&index->lock, NULL);
-    index->entries = map_new(entry_free);
-    index->by_claim = map_new(list_free);
+    index->nodes = map_new(node_free);
+    index->by_claim = map_new(NULL);
     index->random = rng_u64(rng_real());
     return index;
-}
-
-static void node_free(struct bucket_node *node)
-{
-    if (node == NULL)
-        return;
-    node_free(node->left);
-    node_free(node->right);
-    free(node);
 }
 
 void volume_index_free(struct volume_index *index)
@@ -361,17 +339,15 @@ void volume_index_free(struct volume_index *index)
         return;
     for (size_t g = 0; g < index->len; g++) {
         struct volume_group *group = index->groups[g];
-        for (size_t i = 0; i < group->len; i++) {
-            node_free(group->buckets[i]->root);
+        for (size_t i = 0; i < group->len; i++)
             bucket_free(group->buckets[i]);
-        }
         free(group->buckets);
         free(group->modes_text);
         mode_set_clear(&group->modes);
         free(group);
     }
     free(index->groups);
-    map_free(index->entries);
+    map_free(index->nodes);
     map_free(index->by_claim);
     pthread_mutex_destroy(&index->lock);
     free(index);
@@ -387,26 +363,49 @@ void volume_index_unlock(struct volume_index *index)
     pthread_mutex_unlock(&index->lock);
 }
 
+/* Owned by the caller; NULL when the volume has no claimRef. */
+static char *claim_key(const struct kube_volume *volume)
+{
+    return volume->claim_ref == NULL ? NULL
+                                     : mem_printf("%s/%s", volume->claim_ref->namespace_, volume->claim_ref->name);
+}
+
+static void chain_add(struct volume_index *index, struct volume_node *node)
+{
+    auto_free char *key = claim_key(node->volume);
+    if (key == NULL)
+        return;
+    node->next_of_claim = map_get(index->by_claim, key);
+    map_set(index->by_claim, key, node);
+}
+
+static void chain_remove(struct volume_index *index, const struct volume_node *node)
+{
+    auto_free char *key = claim_key(node->volume);
+    struct volume_node *before = key == NULL ? NULL : map_get(index->by_claim, key);
+    if (before == NULL)
+        return;
+    if (before == node) {
+        if (node->next_of_claim == NULL)
+            map_remove(index->by_claim, key);
+        else
+            map_set(index->by_claim, key, node->next_of_claim);
+        return;
+    }
+    while (before->next_of_claim != node)
+        before = before->next_of_claim;
+    before->next_of_claim = node->next_of_claim;
+}
+
 static void index_remove(struct volume_index *index, const char *name)
 {
-    struct index_entry *entry = map_get(index->entries, name);
-    if (entry == NULL)
+    const struct volume_node *node = map_get(index->nodes, name);
+    if (node == NULL)
         return;
-    entry->bucket->root = node_remove(entry->bucket->root, entry->volume);
-    bucket_drop_if_empty(index, entry->bucket);
-    if (entry->claim_key != NULL) {
-        struct kube_object_list *list = map_get(index->by_claim, entry->claim_key);
-        for (size_t i = 0; list != NULL && i < list->len; i++) {
-            if (list->items[i] != &entry->volume->object)
-                continue;
-            kube_object_unref(list->items[i]);
-            list->items[i] = list->items[--list->len];
-            break;
-        }
-        if (list != NULL && list->len == 0)
-            map_remove(index->by_claim, entry->claim_key);
-    }
-    map_remove(index->entries, name);
+    node->bucket->root = node_remove(node->bucket->root, node->volume);
+    bucket_drop_if_empty(index, node->bucket);
+    chain_remove(index, node);
+    map_remove(index->nodes, name);
 }
 
 /* xorshift64*: quick, and unknown to whoever names volumes */
@@ -422,23 +421,13 @@ static uint64_t index_random(struct volume_index *index)
 
 static void index_add(struct volume_index *index, struct kube_volume *volume)
 {
-    struct index_entry *entry = mem_new(struct index_entry);
+    struct volume_node *node = slab_new(struct volume_node);
     kube_object_ref(&volume->object);
-    entry->volume = volume;
-    entry->bucket = bucket_get(index, volume);
-    struct bucket_node *node = mem_new(struct bucket_node);
-    *node = (struct bucket_node){.volume = volume, .priority = index_random(index), .len = 1};
-    entry->bucket->root = node_insert(entry->bucket->root, node);
-    if (volume->claim_ref != NULL) {
-        entry->claim_key = mem_printf("%s/%s", volume->claim_ref->namespace_, volume->claim_ref->name);
-        struct kube_object_list *list = map_get(index->by_claim, entry->claim_key);
-        if (list == NULL) {
-            list = mem_new(struct kube_object_list);
-            map_set(index->by_claim, entry->claim_key, list);
-        }
-        kube_object_list_add(list, kube_object_ref(&volume->object));
-    }
-    map_set(index->entries, volume->object.meta.name, entry);
+    *node = (struct volume_node){
+        .volume = volume, .bucket = bucket_get(index, volume), .priority = index_random(index), .len = 1};
+    node->bucket->root = node_insert(node->bucket->root, node);
+    chain_add(index, node);
+    map_set(index->nodes, volume->object.meta.name, node);
 }
 
 void volume_index_listen(void *arg, const struct kube_object *old, const struct kube_object *new_)
@@ -465,15 +454,14 @@ struct volume_group *const *volume_index_groups(const struct volume_index *index
 
 size_t volume_index_len(const struct volume_index *index)
 {
-    return map_len(index->entries);
+    return map_len(index->nodes);
 }
 
 void volume_index_walk_claim(const struct volume_index *index, const char *namespace_, const char *name,
                              volume_visit_fn visit, void *arg)
 {
     auto_free char *key = mem_printf("%s/%s", namespace_, name);
-    const struct kube_object_list *list = map_get(index->by_claim, key);
-    for (size_t i = 0; list != NULL && i < list->len; i++)
-        if (!visit(arg, (struct kube_volume *)list->items[i]))
+    for (const struct volume_node *node = map_get(index->by_claim, key); node != NULL; node = node->next_of_claim)
+        if (!visit(arg, node->volume))
             return;
 }

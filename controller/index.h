@@ -56,7 +56,7 @@ struct volume_bucket {
     bool block;
     char *class_name;       /* "" for none */
     char *attributes_class; /* "" for none */
-    struct bucket_node *root;
+    struct volume_node *root;
 };
 struct volume_group {
     struct mode_set modes;

@@ -4,6 +4,7 @@
 #include "lib/base/log.h"
 #include "lib/base/map.h"
 #include "lib/base/mem.h"
+#include "lib/base/slab.h"
 #include "lib/base/stop.h"
 
 #include <pthread.h>
@@ -30,13 +31,18 @@ struct operation_job {
     void *arg;
 };
 
+static void free_operation(void *value)
+{
+    slab_free(value, sizeof(struct operation));
+}
+
 struct operations *operations_new(struct clock *clock, size_t threads)
 {
     struct operations *operations = mem_new(struct operations);
     pthread_mutex_init(&operations->lock, NULL);
     clock_cond_init(&operations->idle);
     operations->clock = clock == NULL ? clock_real() : clock;
-    operations->by_name = map_new(free);
+    operations->by_name = map_new(free_operation);
     operations->max_threads = threads;
     return operations;
 }
@@ -59,7 +65,7 @@ static enum operation_start begin_locked(struct operations *operations, const ch
 {
     struct operation *operation = map_get(operations->by_name, name);
     if (operation == NULL) {
-        operation = mem_new(struct operation);
+        operation = slab_new(struct operation);
         map_set(operations->by_name, name, operation);
     } else if (operation->running) {
         return OPERATION_RUNNING;

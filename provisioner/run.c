@@ -183,9 +183,7 @@ void provisioner_worked(struct provisioner *provisioner)
         kube_queue_len(provisioner->volumes) > 0)
         return;
     atomic_store(&provisioner->worked, 0);
-#ifndef __SANITIZE_ADDRESS__ /* there the C library's own heap is never set up */
     mem_trim();
-#endif
 }
 
 static void *resync_main(void *arg)

@@ -2,9 +2,12 @@
 #include "lib/base/clock.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/stop.h"
 
 #include <errno.h>
 #include <time.h>
+
+#define LONG_WAIT CLOCK_SECOND
 
 /* A thread inside clock_cond_wait of a fake clock; lives on that thread's stack. */
 struct waiter {
@@ -89,6 +92,8 @@ void clock_cond_init(pthread_cond_t *cond)
 
 static bool real_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, int64_t deadline)
 {
+    if (deadline == CLOCK_NEVER || deadline - now(CLOCK_MONOTONIC) >= LONG_WAIT)
+        thread_trim_stack();
     if (deadline == CLOCK_NEVER) {
         pthread_cond_wait(cond, mutex);
         return true;

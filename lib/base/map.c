@@ -10,6 +10,7 @@
 #include "lib/base/map.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/slab.h"
 #include "lib/base/str.h"
 
 #include <sys/random.h>
@@ -101,7 +102,7 @@ void map_clear(struct map *map)
     for (size_t i = 0; i < slot_count; i++) {
         if (slots[i].key == NULL || slots[i].key == REMOVED)
             continue;
-        free(slots[i].key);
+        slab_free_str(slots[i].key);
         if (map->free_value != NULL && slots[i].value != NULL)
             map->free_value(slots[i].value);
     }
@@ -186,7 +187,7 @@ void map_set(struct map *map, const char *key, void *value)
     }
     if (map->used + 1 > map->slot_count / 4 * 3)
         rebuild(map);
-    insert(map, (struct entry){.key = mem_strdup(key), .value = value, .hash = hash});
+    insert(map, (struct entry){.key = slab_strdup(key), .value = value, .hash = hash});
 }
 
 static bool take(struct map *map, const char *key, void **value)
@@ -197,7 +198,7 @@ static bool take(struct map *map, const char *key, void **value)
     if (entry == NULL)
         return false;
     *value = entry->value;
-    free(entry->key);
+    slab_free_str(entry->key);
     *entry = (struct entry){.key = REMOVED};
     map->len--;
     return true;

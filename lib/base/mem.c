@@ -102,14 +102,8 @@ void mem_cleanup_close(const int *fd)
     errno = saved;
 }
 
-#ifndef __has_feature /* clang's way to tell about sanitizers */
-#define __has_feature(feature) 0
-#endif
-
 void mem_trim(void)
 {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !__has_feature(address_sanitizer) &&            \
-    !__has_feature(thread_sanitizer)
-    malloc_trim(0);
-#endif
+    if (!MEM_SANITIZED)
+        malloc_trim(0);
 }

@@ -7,6 +7,7 @@
 #define BERTH_BASE_MEM_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -26,8 +27,19 @@ char *mem_vprintf(const char *format, va_list args) __attribute__((format(printf
 /* Overwrites secrets before their memory is given back; the compiler may not leave it out. */
 void mem_wipe(void *data, size_t size);
 
-/* After a burst: the heap's empty pages go back to the system. Does nothing under sanitizers, whose heap is another
- * one. */
+/* True in builds with the address or the thread sanitizer: they bring a heap of their own and keep notes about every
+ * byte, so nobody saves memory behind their back. */
+#ifndef __has_feature /* clang's way to tell */
+#define __has_feature(feature) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || __has_feature(address_sanitizer) ||               \
+    __has_feature(thread_sanitizer)
+#define MEM_SANITIZED true
+#else
+#define MEM_SANITIZED false
+#endif
+
+/* After a burst: the heap's empty pages go back to the system. Does nothing under sanitizers. */
 void mem_trim(void);
 
 #define mem_new(type) ((type *)mem_calloc(1, sizeof(type)))

@@ -20,18 +20,13 @@
 #include <sys/mman.h>
 
 #define CHUNK_SIZE ((size_t)64 << 10)
+/* Small blocks (keys, nodes) are many and of few sizes, larger ones are fewer and of any size: each class has at least
+ * one page that is not full. */
+#define FINE_STEP ((size_t)16)
+#define FINE_MAX ((size_t)256)
+#define FINE_CLASSES (FINE_MAX / FINE_STEP)
 #define STEP ((size_t)64)
-#define CLASSES (SLAB_MAX / STEP)
-
-#ifndef __has_feature
-#define __has_feature(feature) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || __has_feature(address_sanitizer) ||               \
-    __has_feature(thread_sanitizer)
-#define USE_MALLOC true
-#else
-#define USE_MALLOC false
-#endif
+#define CLASSES (FINE_CLASSES + (SLAB_MAX - FINE_MAX) / STEP)
 
 struct chunk {
     struct chunk *previous, *next;
@@ -48,12 +43,14 @@ static struct {
 
 static size_t class_of(size_t size)
 {
-    return size == 0 ? 0 : (size - 1) / STEP;
+    if (size <= FINE_MAX)
+        return size == 0 ? 0 : (size - 1) / FINE_STEP;
+    return FINE_CLASSES + (size - FINE_MAX - 1) / STEP;
 }
 
 static size_t block_size(size_t class_)
 {
-    return (class_ + 1) * STEP;
+    return class_ < FINE_CLASSES ? (class_ + 1) * FINE_STEP : FINE_MAX + (class_ - FINE_CLASSES + 1) * STEP;
 }
 
 static bool has_room(const struct chunk *chunk, size_t class_)
@@ -99,7 +96,7 @@ static struct chunk *map_chunk(void)
 
 void *slab_alloc(size_t size)
 {
-    if (USE_MALLOC || size > SLAB_MAX)
+    if (MEM_SANITIZED || size > SLAB_MAX)
         return mem_calloc(1, size > 0 ? size : 1);
     size_t class_ = class_of(size);
     pthread_mutex_lock(&slabs.lock);
@@ -124,7 +121,7 @@ void *slab_alloc(size_t size)
 
 void slab_free(void *block, size_t size)
 {
-    if (block == NULL || USE_MALLOC || size > SLAB_MAX) {
+    if (block == NULL || MEM_SANITIZED || size > SLAB_MAX) {
         free(block);
         return;
     }
@@ -141,4 +138,16 @@ void slab_free(void *block, size_t size)
     pthread_mutex_unlock(&slabs.lock);
     if (empty)
         munmap(chunk, CHUNK_SIZE);
+}
+
+char *slab_strdup(const char *text)
+{
+    size_t size = strlen(text) + 1;
+    return memcpy(slab_alloc(size), text, size);
+}
+
+void slab_free_str(char *text)
+{
+    if (text != NULL)
+        slab_free(text, strlen(text) + 1);
 }

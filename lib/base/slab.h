@@ -19,4 +19,9 @@ void *slab_alloc(size_t size) __attribute__((warn_unused_result));
 /* `size` as it was asked for. NULL is fine. */
 void slab_free(void *block, size_t size);
 
+#define slab_new(type) ((type *)slab_alloc(sizeof(type)))
+/* The copy must keep its length until it is freed. */
+char *slab_strdup(const char *text) __attribute__((warn_unused_result));
+void slab_free_str(char *text); /* NULL is fine */
+
 #endif

@@ -37,6 +37,10 @@ void stop_on_signals(struct stop *stop);
 pthread_t thread_start(const char *name, void *(*fn)(void *arg), void *arg);
 pthread_t thread_start_stack(const char *name, size_t stack_size, void *(*fn)(void *arg), void *arg);
 void thread_join(pthread_t thread);
+/* Gives back what the calling thread's stack has grown by below the caller. clock_cond_wait does it before a long wait:
+ * a program has many threads, most of them wait, and each would keep the pages of the deepest call it ever made.
+ * Nothing happens in threads that thread_start did not start. */
+void thread_trim_stack(void);
 /* Call first in main: few malloc arenas (many small threads would else each keep their own heap). */
 void thread_limit_arenas(void);
 /* The same for a daemon that lives long and should stay small: glibc's per-thread caches of memory and of stacks hold

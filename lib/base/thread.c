@@ -5,22 +5,16 @@
 #include "lib/base/str.h"
 
 #include <malloc.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-#ifndef __has_feature /* clang's way to tell about sanitizers */
-#define __has_feature(feature) 0
-#endif
 /* Sanitizers put red zones around everything on the stack. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || __has_feature(address_sanitizer) ||               \
-    __has_feature(thread_sanitizer)
-#define STACK_FACTOR 4
-#define SANITIZED true
-#else
-#define STACK_FACTOR 1
-#define SANITIZED false
-#endif
+#define STACK_FACTOR (MEM_SANITIZED ? 4 : 1)
+/* What thread_trim_stack leaves below its own frame, for the call that gives the rest back. */
+#define STACK_KEPT 1024
 #define TUNABLES "GLIBC_TUNABLES"
 #define TUNABLES_OURS "glibc.pthread.stack_cache_size=0:glibc.malloc.tcache_count=0"
 
@@ -30,10 +24,35 @@ struct start {
     void *arg;
 };
 
+/* Where this thread's stack ends; NULL for one that was not started here. */
+static __thread char *stack_end;
+
+static char *find_stack_end(void)
+{
+    pthread_attr_t attributes;
+    void *end = NULL;
+    size_t size;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+        return NULL;
+    pthread_attr_getstack(&attributes, &end, &size);
+    pthread_attr_destroy(&attributes);
+    return end;
+}
+
+/* Sanitizers keep notes of their own about every byte of a stack. */
+void thread_trim_stack(void)
+{
+    if (stack_end == NULL || MEM_SANITIZED)
+        return;
+    uintptr_t unused = (uintptr_t)__builtin_frame_address(0) - (uintptr_t)stack_end - STACK_KEPT;
+    madvise(stack_end, unused / (size_t)getpagesize() * (size_t)getpagesize(), MADV_DONTNEED);
+}
+
 static void *run(void *arg)
 {
     struct start start = *(struct start *)arg;
     free(arg);
+    stack_end = find_stack_end();
     pthread_setname_np(pthread_self(), start.name);
     return start.fn(start.arg);
 }
@@ -87,9 +106,12 @@ void thread_limit_memory(char **argv)
     const char *tunables = getenv(TUNABLES);
     if (str_eq(tunables, TUNABLES_OURS))
         unsetenv(TUNABLES); /* in force for us; programs that we start decide for themselves */
-    else if (tunables == NULL && !SANITIZED && !is_below_valgrind() && setenv(TUNABLES, TUNABLES_OURS, 1) == 0) {
+    else if (tunables == NULL && !MEM_SANITIZED && !is_below_valgrind() && setenv(TUNABLES, TUNABLES_OURS, 1) == 0) {
         execv("/proc/self/exe", argv);
         unsetenv(TUNABLES); /* it failed: we are only a little larger */
     }
     thread_limit_arenas();
+    /* Freed small blocks join their neighbours at once instead of waiting in lists of their size: the holes become
+     * large enough for something else, and a burst leaves more whole pages free. */
+    mallopt(M_MXFAST, 0);
 }

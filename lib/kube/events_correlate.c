@@ -8,8 +8,11 @@
 #include "lib/kube/events_correlate.h"
 
 #include "lib/base/mem.h"
+#include "lib/base/slab.h"
 #include "lib/base/str.h"
 #include "lib/kube/lru.h"
+
+#define KEY_LEN 32 /* 128 bits: nobody finds two events that share them */
 
 /* Different messages about the same object with the same type and reason. */
 struct similar {
@@ -36,11 +39,21 @@ struct kube_event_correlator {
     struct lru *similar, *written, *buckets;
 };
 
+static void free_similar(void *value)
+{
+    slab_free(value, sizeof(struct similar));
+}
+
 static void free_written(void *value)
 {
     struct written *written = value;
-    free(written->name);
-    free(written);
+    slab_free_str(written->name);
+    slab_free(written, sizeof(*written));
+}
+
+static void free_bucket(void *value)
+{
+    slab_free(value, sizeof(struct bucket));
 }
 
 struct kube_event_correlator *kube_event_correlator_new(const char *component, const char *host, struct clock *clock,
@@ -51,9 +64,9 @@ struct kube_event_correlator *kube_event_correlator_new(const char *component, c
     correlator->host = mem_strdup(host != NULL ? host : "");
     correlator->clock = clock;
     correlator->rng = rng;
-    correlator->similar = lru_new(KUBE_EVENT_CACHE, free);
+    correlator->similar = lru_new(KUBE_EVENT_CACHE, free_similar);
     correlator->written = lru_new(KUBE_EVENT_CACHE, free_written);
-    correlator->buckets = lru_new(KUBE_EVENT_CACHE, free);
+    correlator->buckets = lru_new(KUBE_EVENT_CACHE, free_bucket);
     return correlator;
 }
 
@@ -69,13 +82,15 @@ void kube_event_correlator_free(struct kube_event_correlator *correlator)
     free(correlator);
 }
 
-/* The hash of the texts, up to the first NULL; 64 hex digits, owned by the caller. */
+/* The hash of the texts, up to the first NULL; KEY_LEN hex digits, owned by the caller. */
 static char *key_of(const char *const *texts)
 {
     auto_str struct str joined = {0};
     for (; *texts != NULL; texts++)
         str_add_len(&joined, *texts, strlen(*texts) + 1);
-    return str_sha256_hex(joined.data, joined.len);
+    char *hex = str_sha256_hex(joined.data, joined.len);
+    hex[KEY_LEN] = '\0';
+    return hex;
 }
 
 static uint64_t hash_of(const char *message)
@@ -156,7 +171,7 @@ static char *merge_similar(struct kube_event_correlator *correlator, struct kube
     int64_t now = clock_mono(correlator->clock);
     struct similar *similar = lru_get(correlator->similar, key);
     if (similar == NULL) {
-        similar = mem_new(struct similar);
+        similar = slab_new(struct similar);
         lru_set(correlator->similar, key, similar);
     } else if (now - similar->last > KUBE_EVENT_SIMILAR_SECONDS * CLOCK_SECOND) {
         similar->count = 0;
@@ -181,10 +196,10 @@ static bool count_up(struct kube_event_correlator *correlator, const char *key, 
         draft->count = ++written->count;
         return true;
     }
-    written = mem_new(struct written);
+    written = slab_new(struct written);
     written->count = draft->count;
     written->first = draft->first;
-    written->name = mem_strdup(draft->name);
+    written->name = slab_strdup(draft->name);
     lru_set(correlator->written, key, written);
     return false;
 }
@@ -195,7 +210,7 @@ static bool take_token(struct kube_event_correlator *correlator, const struct ku
     int64_t now = clock_mono(correlator->clock);
     struct bucket *bucket = lru_get(correlator->buckets, key);
     if (bucket == NULL) {
-        bucket = mem_new(struct bucket);
+        bucket = slab_new(struct bucket);
         bucket->tokens = KUBE_EVENT_BURST;
         lru_set(correlator->buckets, key, bucket);
     } else {

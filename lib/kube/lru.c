@@ -3,6 +3,7 @@
 
 #include "lib/base/map.h"
 #include "lib/base/mem.h"
+#include "lib/base/slab.h"
 
 #include <string.h>
 
@@ -42,12 +43,17 @@ static void link_newest(struct lru *lru, struct node *node)
     lru->newest = node;
 }
 
+static void free_node(struct lru *lru, struct node *node)
+{
+    lru->free_value(node->value);
+    slab_free(node, sizeof(*node) + strlen(node->key) + 1);
+}
+
 static void drop(struct lru *lru, struct node *node)
 {
     unlink_node(lru, node);
     map_remove(lru->nodes, node->key);
-    lru->free_value(node->value);
-    free(node);
+    free_node(lru, node);
 }
 
 void lru_free(struct lru *lru)
@@ -57,8 +63,7 @@ void lru_free(struct lru *lru)
     map_free(lru->nodes);
     for (struct node *node = lru->oldest, *newer; node != NULL; node = newer) {
         newer = node->newer;
-        lru->free_value(node->value);
-        free(node);
+        free_node(lru, node);
     }
     free(lru);
 }
@@ -79,7 +84,7 @@ void lru_set(struct lru *lru, const char *key, void *value)
     if (node != NULL)
         drop(lru, node);
     size_t len = strlen(key) + 1;
-    node = mem_calloc(1, sizeof(*node) + len);
+    node = slab_alloc(sizeof(*node) + len);
     memcpy(node->key, key, len);
     node->value = value;
     map_set(lru->nodes, key, node);

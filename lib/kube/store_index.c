@@ -1,6 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lib/base/mem.h"
+#include "lib/base/slab.h"
 #include "lib/kube/store_private.h"
+
+static size_t bucket_size(uint32_t cap)
+{
+    return sizeof(struct store_bucket) + cap * sizeof(struct kube_object *);
+}
+
+static void free_bucket(struct store_bucket *bucket)
+{
+    if (bucket != NULL)
+        slab_free(bucket, bucket_size(bucket->cap));
+}
 
 void store_index_init(struct store_index *index, kube_store_index_fn keys)
 {
@@ -11,7 +23,7 @@ void store_index_init(struct store_index *index, kube_store_index_fn keys)
 void store_index_free(struct store_index *index)
 {
     for (struct map_iter it = {0}; map_next(index->buckets, &it);)
-        free(it.value);
+        free_bucket(it.value);
     map_free(index->buckets);
     *index = (struct store_index){0};
 }
@@ -28,10 +40,14 @@ static void bucket_add(struct store_index *index, const char *key, struct kube_o
     if (bucket == NULL || len == bucket->cap) {
         /* most keys have one object for ever */
         uint32_t cap = bucket == NULL ? 1 : len + len / 2 + 1;
-        bucket = mem_realloc_array(bucket, 1, sizeof(*bucket) + cap * sizeof(void *));
-        bucket->len = len;
-        bucket->cap = cap;
-        map_set(index->buckets, key, bucket);
+        struct store_bucket *larger = slab_alloc(bucket_size(cap));
+        if (len > 0)
+            memcpy(larger->objects, bucket->objects, len * sizeof(larger->objects[0]));
+        larger->len = len;
+        larger->cap = cap;
+        map_set(index->buckets, key, larger);
+        free_bucket(bucket);
+        bucket = larger;
     }
     bucket->objects[bucket->len++] = object;
 }
@@ -55,7 +71,7 @@ static void bucket_remove(struct store_index *index, const char *key, const stru
     if (bucket->len > 0)
         return;
     map_remove(index->buckets, key);
-    free(bucket);
+    free_bucket(bucket);
 }
 
 /* An object counts once below a key, however often the function names it. */

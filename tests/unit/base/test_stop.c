@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "lib/base/mem.h"
 #include "lib/base/stop.h"
 
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -246,6 +248,51 @@ static void test_thread_names(void **state)
     assert_string_equal(name, "a name that is ");
 }
 
+/* How many pages of the stack below the caller are in memory. */
+static size_t resident_below(size_t size)
+{
+    size_t page = (size_t)getpagesize();
+    uintptr_t from = ((uintptr_t)__builtin_frame_address(0) - size) / page * page;
+    unsigned char pages[64];
+    assert_true(size / page <= sizeof(pages));
+    assert_int_equal(mincore((void *)from, size, pages), 0); // NOLINT(performance-no-int-to-ptr)
+    size_t resident = 0;
+    for (size_t i = 0; i < size / page; i++)
+        resident += pages[i] & 1;
+    return resident;
+}
+
+static __attribute__((noinline)) unsigned touch_stack(void)
+{
+    volatile unsigned char deep[100000];
+    for (size_t i = 0; i < sizeof(deep); i++)
+        deep[i] = (unsigned char)i;
+    return deep[99] + deep[sizeof(deep) - 1];
+}
+
+static void *use_and_trim(void *arg)
+{
+    size_t *resident = arg;
+    volatile unsigned sum = touch_stack();
+    resident[0] = resident_below(100000);
+    thread_trim_stack();
+    resident[1] = resident_below(100000);
+    assert_int_equal(sum, touch_stack()); /* what stands above is whole, and below can be used again */
+    return NULL;
+}
+
+static void test_stack_is_given_back(void **state)
+{
+    (void)state;
+    size_t resident[2] = {0};
+    thread_trim_stack(); /* of the main thread: nothing happens */
+    thread_join(thread_start("deep", use_and_trim, resident));
+    if (!MEM_SANITIZED) {
+        assert_in_range(resident[0], 100000 / getpagesize(), 64);
+        assert_in_range(resident[1], 0, 2);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +304,7 @@ int main(void)
         cmocka_unit_test(test_signals),
         cmocka_unit_test(test_free_without_signal),
         cmocka_unit_test(test_thread_names),
+        cmocka_unit_test(test_stack_is_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
