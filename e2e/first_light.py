@@ -16,9 +16,8 @@ import harness
 from harness import CLUSTER, expect, figure, stack, wait_for
 
 FINALIZER = "external-provisioner.volume.kubernetes.io/finalizer"
-# MiB of (VmRSS, RssAnon) with 100 claims, libraries included. The aim for RssAnon is 3, 4 and 2; over TLS the first two
-# still take some 0.2 and 0.7 more.
-MEMORY_LIMITS = {"controller": (14, 3.3), "provisioner": (22.3, 5), "driver": (14, 2)}
+# MiB of (VmRSS, RssAnon) with 100 claims, libraries included
+MEMORY_LIMITS = {"controller": (14, 3), "provisioner": (22, 4), "driver": (14, 2)}
 
 
 def nothing_left(s, timeout=60):
@@ -203,8 +202,8 @@ def test_memory_with_100_claims(sort):
         finally:
             for key, (rss_limit, anon_limit) in MEMORY_LIMITS.items():
                 rss, anon = measured[key]
-                figure(f"{sort}: {key} with 100 claims: VmRSS {rss:.1f} MiB (limit {rss_limit}), "
-                       f"RssAnon {anon:.1f} MiB (limit {anon_limit})")
+                figure(f"{sort}: {key} with 100 claims: VmRSS {rss:.2f} MiB (limit {rss_limit}), "
+                       f"RssAnon {anon:.2f} MiB (limit {anon_limit})")
 
 
 def test_two_controllers_one_leader(sort):

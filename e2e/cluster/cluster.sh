@@ -142,19 +142,22 @@ make_pki() {
     touch "$pki/complete"
 }
 
-# write_kubeconfig CREDENTIALS: to standard output; CREDENTIALS is the inside of a YAML flow mapping
+# inline_authority: as kubeadm writes it
+inline_authority() {
+    printf 'certificate-authority-data: %s' "$(base64 -w 0 "$dir/pki/ca.crt")"
+}
+
+# write_kubeconfig AUTHORITY CREDENTIALS: to standard output; both are the inside of a YAML flow mapping
 write_kubeconfig() {
     cat <<END
 apiVersion: v1
 kind: Config
 clusters:
 - name: berth-test
-  cluster:
-    server: https://127.0.0.1:$API_PORT
-    certificate-authority-data: $(base64 -w 0 "$dir/pki/ca.crt")
+  cluster: {server: "https://127.0.0.1:$API_PORT", $1}
 users:
 - name: user
-  user: {$1}
+  user: {$2}
 contexts:
 - name: default
   context: {cluster: berth-test, user: user}
@@ -215,7 +218,7 @@ write_apiserver_args() {
 write_kcm_args() {
     local extra=() pki=$dir/pki
     read -ra extra <<<"${KCM_ARGS:-}"
-    write_kubeconfig "$(certificate_credentials "$pki/kcm")" >"$pki/kcm.kubeconfig"
+    write_kubeconfig "$(inline_authority)" "$(certificate_credentials "$pki/kcm")" >"$pki/kcm.kubeconfig"
     printf '%s\n' --kubeconfig="$pki/kcm.kubeconfig" --authentication-kubeconfig="$pki/kcm.kubeconfig" \
         --authorization-kubeconfig="$pki/kcm.kubeconfig" --client-ca-file="$pki/ca.crt" \
         --bind-address=127.0.0.1 --port=0 --secure-port="$KCM_PORT" \
@@ -284,7 +287,7 @@ try_start() {
     failed=etcd
     launch etcd
     make_pki # while etcd starts
-    write_kubeconfig "$(certificate_credentials "$dir/pki/admin")" >"$dir/kubeconfig"
+    write_kubeconfig "$(inline_authority)" "$(certificate_credentials "$dir/pki/admin")" >"$dir/kubeconfig"
     write_apiserver_args
     wait_ready etcd || return 0 # kube-apiserver tries etcd only once a second
     failed=kube-apiserver
@@ -449,7 +452,7 @@ kubeconfig() {
     subject+=/CN=${user//\//\\/}
     scratch=$(mktemp -d "$dir/pki/user.XXXXXXXX")
     sign "$scratch/user" "$subject" clientAuth || die "openssl failed; see $dir/openssl.log"
-    write_kubeconfig "$(certificate_credentials "$scratch/user")"
+    write_kubeconfig "$(inline_authority)" "$(certificate_credentials "$scratch/user")"
     rm -rf "$scratch"
 }
 
@@ -462,7 +465,8 @@ service_account_kubeconfig() {
 END
     )
     [[ $reply =~ \"token\":\ *\"([^\"]+)\" ]] || die "no token in the reply: $reply"
-    (umask 077 && write_kubeconfig "token: ${BASH_REMATCH[1]}" >"$outfile")
+    # the authority in a file, as a pod has it
+    (umask 077 && write_kubeconfig "certificate-authority: $dir/pki/ca.crt" "token: ${BASH_REMATCH[1]}" >"$outfile")
 }
 
 case ${1:-} in

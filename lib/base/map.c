@@ -5,7 +5,8 @@
  *     hash & mask ──► [entry][entry][removed][entry][free] …
  *
  * A removed entry leaves a marker, not a hole that later entries are moved into, so that an iteration may remove what
- * it just returned. The markers go when the table is rebuilt, which happens as soon as 3/4 of the slots were ever used.
+ * it just returned. The markers go when the table is rebuilt, which happens as soon as 3/4 of the slots were ever used,
+ * or all at once when the map becomes empty.
  */
 #include "lib/base/map.h"
 
@@ -30,6 +31,7 @@ struct map {
     void (*free_value)(void *value);
 };
 
+#define SLOTS_AT_LEAST 8
 static char removed_mark;
 #define REMOVED (&removed_mark)
 
@@ -145,7 +147,7 @@ static void insert(struct map *map, struct entry entry)
 /* Rebuilds for one more entry: sized by what is alive, so a map that shrank gets small again. */
 static void rebuild(struct map *map)
 {
-    size_t slot_count = 8;
+    size_t slot_count = SLOTS_AT_LEAST;
     while (slot_count / 2 < map->len + 1)
         slot_count *= 2;
     struct entry *old = map->slots;
@@ -201,6 +203,8 @@ static bool take(struct map *map, const char *key, void **value)
     slab_free_str(entry->key);
     *entry = (struct entry){.key = REMOVED};
     map->len--;
+    if (map->len == 0 && map->slot_count > SLOTS_AT_LEAST)
+        map_clear(map); /* what a burst needed; an iteration under way ends, as it would anyway */
     return true;
 }
 
