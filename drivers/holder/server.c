@@ -301,8 +301,14 @@ int server_listen(const char *path, struct err *err)
 static void accept_one(struct connections *all)
 {
     int fd = accept4(all->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0)
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            /* the client goes on waiting in the backlog, so poll would report it again at once */
+            log_warn("No connection can be accepted now", kv_str("err", strerror(errno)));
+            stop_sleep(all->holder->stop, clock_real(), CLOCK_SECOND);
+        }
         return;
+    }
     struct connection *connection = mem_new(struct connection);
     *connection = (struct connection){.all = all, .fd = fd};
     pthread_mutex_lock(&all->lock);

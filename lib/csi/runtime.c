@@ -27,9 +27,9 @@ static void log_core(gpr_log_func_args *args)
     log_v(4, "gRPC core", kv_str("message", args->message), kv_str("file", args->file), kv_int("line", args->line));
 }
 
-/* Debian builds abseil, whose mutexes the core uses, without NDEBUG. Each lock then enters a graph of all locks (70 KiB,
- * behind a lock of its own), and the process is ended where the order of two locks only looks as if they might block
- * each other some day. As in other builds, there shall be no graph. The function has no name in C; where abseil's
+/* Debian builds abseil, whose mutexes the core uses, without NDEBUG. Each lock then enters a graph of all locks (70
+ * KiB, behind a lock of its own), and the process is ended where the order of two locks only looks as if they might
+ * block each other some day. As in other builds, there shall be no graph. The function has no name in C; where abseil's
  * version, and with it the name, is another one, all stays as it is. */
 static void no_lock_graph(void)
 {

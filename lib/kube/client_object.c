@@ -186,8 +186,7 @@ static enum outcome look_up(struct kube_client *client, const struct write *writ
     if (str_empty(write->name) || clock_mono(client->clock) >= write->run.deadline ||
         kube_path_make(write->kind, write->namespace_, write->name, NULL, &path, &problem) != 0)
         return OUTCOME_UNKNOWN;
-    if (get_path(client, path, true, write->run.deadline, false, &now, &problem) != 0 &&
-        problem.code != ERR_NOT_FOUND) {
+    if (get_path(client, path, true, write->run.deadline, true, &now, &problem) != 0) {
         log_v(2, "The outcome of a write cannot be looked up", kv_str("path", path), kv_err(&problem));
         if (problem.code != ERR_CANCELLED)
             return OUTCOME_UNKNOWN;

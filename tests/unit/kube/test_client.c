@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests, their repeats, and what comes of them, against a scripted server. */
+/* Requests and their repeats, against a scripted server. */
 #include "lib/base/file.h"
 #include "lib/base/log.h"
-#include "lib/base/mem.h"
-#include "lib/kube/client.h"
 #include "lib/kube/client_private.h"
-#include "tests/unit/kube/raw_server.h"
+#include "tests/unit/kube/client_scene.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,58 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* A server, a client of it, and what they need; made by begin, taken down by end. */
-struct scene {
-    struct raw_server *server;
-    struct kube_config config;
-    char *url;
-    struct kube_client *client;
-    struct clock *clock; /* a fake one or NULL */
-    struct stop *stop;
-    struct rng *rng;
-};
-
-static void begin(struct scene *scene, const struct raw_step *steps, size_t count,
-                  const struct kube_client_options *options)
-{
-    struct kube_client_options own = options != NULL ? *options : (struct kube_client_options){0};
-    auto_err struct err err = {0};
-    scene->server = raw_server_start(NULL, own.clock, steps, count);
-    scene->url = mem_printf("http://127.0.0.1:%d", raw_server_port(scene->server));
-    scene->config.server = scene->url;
-    scene->stop = stop_new();
-    scene->rng = rng_seeded_new(1);
-    own.stop = scene->stop;
-    own.rng = scene->rng;
-    if (own.user_agent == NULL)
-        own.user_agent = "tester/v1";
-    if (kube_client_new(&scene->config, &own, &scene->client, &err) != 0)
-        fail_msg("%s", err_text(&err));
-}
-
-static void end(struct scene *scene)
-{
-    kube_client_free(scene->client);
-    raw_server_stop(scene->server);
-    stop_free(scene->stop);
-    rng_free(scene->rng);
-    free(scene->url);
-}
-
-#define BEGIN(scene, options, ...)                                                                                     \
-    static const struct raw_step steps_[] = {__VA_ARGS__};                                                             \
-    struct scene scene = {0};                                                                                          \
-    begin(&(scene), steps_, ARRAY_LEN(steps_), (options))
-
-#define CLAIM(version)                                                                                                 \
-    "{\"apiVersion\":\"v1\",\"kind\":\"PersistentVolumeClaim\",\"metadata\":{\"name\":\"data\",\"namespace\":"         \
-    "\"default\",\"uid\":\"11111111-1111-1111-1111-111111111111\",\"resourceVersion\":\"" version                      \
-    "\"},\"spec\":{\"accessModes\":[\"ReadWriteOnce\"],\"resources\":{\"requests\":{\"storage\":\"1Gi\"}}}}"
-#define STATUS(code, reason, message)                                                                                  \
-    "{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"status\":\"Failure\",\"code\":" code ",\"reason\":\"" reason         \
-    "\",\"message\":\"" message "\"}"
-#define NOT_FOUND_BODY STATUS("404", "NotFound", "persistentvolumeclaims \\\"data\\\" not found")
 
 /* ---- plain requests ---- */
 
@@ -258,42 +204,6 @@ static void test_error_message(void **state)
 
 /* ---- repeats of reads ---- */
 
-static int get_claim(struct scene *scene, struct err *err)
-{
-    struct kube_object *object = NULL;
-    int result = kube_get(scene->client, &kube_kind_claim, "default", "data", &object, err);
-    kube_object_unref(object);
-    return result;
-}
-
-static void test_get_if_any(void **state)
-{
-    (void)state;
-    BEGIN(scene, NULL, {.action = RAW_REPLY, .status = 404, .body = NOT_FOUND_BODY},
-          {.action = RAW_REPLY, .status = 404, .body = "404 page not found\n"},
-          {.action = RAW_REPLY, .status = 404, .body = "<html><h1>404 Not Found</h1></html>"},
-          {.action = RAW_REPLY, .status = 404, .body = ""},
-          {.action = RAW_REPLY, .status = 403, .body = STATUS("403", "Forbidden", "User cannot")},
-          {.action = RAW_REPLY,
-           .body = "{\"kind\":\"PersistentVolumeClaim\",\"metadata\":{\"name\":\"data\",\"namespace\":\"default\","
-                   "\"uid\":\"u\",\"resourceVersion\":\"7\"}}"});
-    struct kube_object *object = NULL;
-    auto_err struct err err = {0};
-    assert_int_equal(kube_get_if_any(scene.client, &kube_kind_claim, "default", "data", &object, &err), 0);
-    assert_null(object);
-    for (int i = 0; i < 3; i++) { /* not the API server's word on the object */
-        assert_int_equal(kube_get_if_any(scene.client, &kube_kind_claim, "default", "data", &object, &err), -1);
-        assert_int_equal(err.code, ERR_UNAVAILABLE);
-        assert_null(object);
-    }
-    assert_int_equal(kube_get_if_any(scene.client, &kube_kind_claim, "default", "data", &object, &err), -1);
-    assert_int_equal(err.code, ERR_FORBIDDEN);
-    assert_int_equal(kube_get_if_any(scene.client, &kube_kind_claim, "default", "data", &object, &err), 0);
-    assert_string_equal(object->meta.uid, "u");
-    kube_object_unref(object);
-    end(&scene);
-}
-
 /* A job on another thread, while the test moves the fake clock. */
 struct job {
     struct scene *scene;
@@ -462,191 +372,6 @@ static void test_limiter(void **state)
     kube_limiter_destroy(&limiter);
 }
 
-/* ---- writes without an answer ---- */
-
-enum write { PATCH, PATCH_BLIND, UPDATE, CREATE, CREATE_UNNAMED, DELETE, DELETE_BLIND };
-
-static int do_write(struct scene *scene, enum write write, struct err *err)
-{
-    json_t *json = json_loads(CLAIM("7"), 0, NULL);
-    json_t *meta = json_object_get(json, "metadata");
-    if (write == PATCH_BLIND)
-        json_object_del(meta, "resourceVersion");
-    if (write == CREATE_UNNAMED) {
-        json_object_del(meta, "name");
-        json_object_set_new(meta, "generateName", json_string("data-"));
-    }
-    int result = -1;
-    if (write == PATCH || write == PATCH_BLIND)
-        result =
-            kube_patch(scene->client, &kube_kind_claim, "default", "data", NULL, KUBE_PATCH_MERGE, json, NULL, err);
-    else if (write == UPDATE)
-        result = kube_update(scene->client, &kube_kind_claim, "default", "data", NULL, json, NULL, err);
-    else if (write == CREATE || write == CREATE_UNNAMED)
-        result = kube_create(scene->client, &kube_kind_claim, "default", json, NULL, err);
-    else
-        result = kube_delete(scene->client, &kube_kind_claim, "default", "data",
-                             write == DELETE ? "11111111-1111-1111-1111-111111111111" : NULL, 0, err);
-    json_decref(json);
-    return result;
-}
-
-#define DYING                                                                                                          \
-    "{\"metadata\":{\"name\":\"data\",\"uid\":\"11111111-1111-1111-1111-111111111111\",\"resourceVersion\":\"9\","     \
-    "\"deletionTimestamp\":\"2026-01-01T00:00:00Z\"}}"
-#define ANOTHER "{\"metadata\":{\"name\":\"data\",\"uid\":\"22222222\",\"resourceVersion\":\"9\"}}"
-
-static void test_unknown_outcomes(void **state)
-{
-    (void)state;
-    static const struct {
-        enum write write;
-        struct raw_step steps[5];
-        size_t count;
-        enum err_code code;
-        const char *methods;
-    } cases[] = {
-        {PATCH,
-         {{.action = RAW_DROP}, {.action = RAW_REPLY, .body = CLAIM("7")}, {.action = RAW_REPLY, .body = CLAIM("8")}},
-         3,
-         ERR_NONE,
-         "PATCH GET PATCH"},
-        {PATCH,
-         {{.action = RAW_HALF, .body = CLAIM("8")}, {.action = RAW_REPLY, .body = CLAIM("8")}},
-         2,
-         ERR_CONFLICT,
-         "PATCH GET"},
-        {PATCH,
-         {{.action = RAW_DROP}, {.action = RAW_REPLY, .status = 404, .body = NOT_FOUND_BODY}},
-         2,
-         ERR_NOT_FOUND,
-         "PATCH GET"},
-        {PATCH,
-         {{.action = RAW_DROP}, {.action = RAW_REPLY, .status = 403, .body = "no"}},
-         2,
-         ERR_UNKNOWN_OUTCOME,
-         "PATCH GET"},
-        {PATCH,
-         {{.action = RAW_DROP},
-          {.action = RAW_REPLY, .body = CLAIM("7")},
-          {.action = RAW_DROP},
-          {.action = RAW_REPLY, .body = CLAIM("7")}},
-         4,
-         ERR_UNKNOWN_OUTCOME,
-         "PATCH GET PATCH GET"},
-        {PATCH,
-         {{.action = RAW_DROP},
-          {.action = RAW_REPLY, .body = CLAIM("7")},
-          {.action = RAW_DROP},
-          {.action = RAW_REPLY, .body = CLAIM("8")}},
-         4,
-         ERR_CONFLICT,
-         "PATCH GET PATCH GET"},
-        {PATCH_BLIND,
-         {{.action = RAW_DROP}, {.action = RAW_REPLY, .body = CLAIM("7")}},
-         2,
-         ERR_UNKNOWN_OUTCOME,
-         "PATCH GET"},
-        {PATCH,
-         {{.action = RAW_REPLY, .status = 504, .body = "x"},
-          {.action = RAW_REPLY, .body = CLAIM("7")},
-          {.action = RAW_REPLY, .body = "{}"}},
-         3,
-         ERR_NONE,
-         "PATCH GET PATCH"},
-        {PATCH,
-         {{.action = RAW_REPLY, .status = 503, .body = "x"}, {.action = RAW_REPLY, .body = CLAIM("8")}},
-         2,
-         ERR_CONFLICT,
-         "PATCH GET"},
-        {PATCH,
-         {{.action = RAW_REPLY, .status = 503, .headers = "Retry-After: 0\r\n"}, {.action = RAW_REPLY, .body = "{}"}},
-         2,
-         ERR_NONE,
-         "PATCH PATCH"},
-        {PATCH,
-         {{.action = RAW_REPLY, .status = 429}, {.action = RAW_REPLY, .body = "{}"}},
-         2,
-         ERR_NONE,
-         "PATCH PATCH"},
-        {PATCH, {{.action = RAW_REPLY, .status = 500, .body = "x"}}, 1, ERR_UNAVAILABLE, "PATCH"},
-        {UPDATE, {{.action = RAW_DROP}, {.action = RAW_REPLY, .body = CLAIM("8")}}, 2, ERR_CONFLICT, "PUT GET"},
-        {CREATE, {{.action = RAW_DROP}, {.action = RAW_REPLY, .body = CLAIM("8")}}, 2, ERR_EXISTS, "POST GET"},
-        {CREATE,
-         {{.action = RAW_DROP},
-          {.action = RAW_REPLY, .status = 404, .body = NOT_FOUND_BODY},
-          {.action = RAW_REPLY, .status = 201, .body = "{}"}},
-         3,
-         ERR_NONE,
-         "POST GET POST"},
-        {CREATE,
-         {{.action = RAW_REPLY, .status = 502, .body = "bad gateway"}, {.action = RAW_REPLY, .body = CLAIM("8")}},
-         2,
-         ERR_EXISTS,
-         "POST GET"},
-        {CREATE_UNNAMED, {{.action = RAW_DROP}}, 1, ERR_UNKNOWN_OUTCOME, "POST"},
-        {DELETE,
-         {{.action = RAW_DROP}, {.action = RAW_REPLY, .status = 404, .body = NOT_FOUND_BODY}},
-         2,
-         ERR_NONE,
-         "DELETE GET"},
-        {DELETE, {{.action = RAW_DROP}, {.action = RAW_REPLY, .body = DYING}}, 2, ERR_NONE, "DELETE GET"},
-        {DELETE, {{.action = RAW_DROP}, {.action = RAW_REPLY, .body = ANOTHER}}, 2, ERR_NONE, "DELETE GET"},
-        {DELETE,
-         {{.action = RAW_DROP}, {.action = RAW_REPLY, .body = CLAIM("7")}, {.action = RAW_REPLY, .body = "{}"}},
-         3,
-         ERR_NONE,
-         "DELETE GET DELETE"},
-        {DELETE_BLIND,
-         {{.action = RAW_DROP}, {.action = RAW_REPLY, .body = CLAIM("7")}},
-         2,
-         ERR_UNKNOWN_OUTCOME,
-         "DELETE GET"},
-    };
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct scene scene = {0};
-        struct kube_client_options options = {.request_timeout = 5 * CLOCK_SECOND};
-        begin(&scene, cases[i].steps, cases[i].count, &options);
-        auto_err struct err err = {0};
-        int result = do_write(&scene, cases[i].write, &err);
-        auto_free char *methods = raw_server_methods(scene.server);
-        if (err.code != cases[i].code || result != (cases[i].code == ERR_NONE ? 0 : -1) ||
-            strcmp(methods, cases[i].methods) != 0)
-            fail_msg("case %zu: %s; %s", i, err_text(&err), methods);
-        end(&scene);
-    }
-}
-
-/* libcurl would send a write again by itself when a kept connection dies under it. */
-static void test_kept_connection_dies(void **state)
-{
-    (void)state;
-    BEGIN(scene, NULL, {.action = RAW_REPLY, .body = CLAIM("7")}, {.action = RAW_DROP},
-          {.action = RAW_REPLY, .body = CLAIM("8")});
-    auto_err struct err err = {0};
-    assert_int_equal(get_claim(&scene, &err), 0);
-    assert_int_equal(do_write(&scene, PATCH, &err), -1);
-    assert_int_equal(err.code, ERR_CONFLICT);
-    auto_free char *methods = raw_server_methods(scene.server);
-    assert_string_equal(methods, "GET PATCH GET");
-    end(&scene);
-}
-
-static void test_write_times_out(void **state)
-{
-    (void)state;
-    struct kube_client_options options = {.request_timeout = 200 * CLOCK_MS};
-    BEGIN(scene, &options, {.action = RAW_HANG});
-    auto_err struct err err = {0};
-    assert_int_equal(do_write(&scene, PATCH, &err), -1);
-    assert_int_equal(err.code, ERR_UNKNOWN_OUTCOME);
-    struct kube_response response;
-    assert_int_equal(kube_request(scene.client, "POST", "/x", NULL, "{}", &response, &err), -1);
-    assert_int_equal(err.code, ERR_UNKNOWN_OUTCOME);
-    assert_int_equal(raw_server_requests(scene.server), 2);
-    end(&scene);
-}
-
 /* ---- many at once, and the end ---- */
 
 static void *get_thread(void *arg)
@@ -695,7 +420,11 @@ static int list_claims(struct scene *scene, struct err *err)
 
 static int patch_claim(struct scene *scene, struct err *err)
 {
-    return do_write(scene, PATCH, err);
+    json_t *json = json_loads(CLAIM("7"), 0, NULL);
+    int result =
+        kube_patch(scene->client, &kube_kind_claim, "default", "data", NULL, KUBE_PATCH_MERGE, json, NULL, err);
+    json_decref(json);
+    return result;
 }
 
 static void test_cancel(void **state)
@@ -745,150 +474,6 @@ static void test_cancel_rate_limited(void **state)
     thread_join(thread);
     assert_int_equal(job.err.code, ERR_CANCELLED);
     err_clear(&job.err);
-    end(&scene);
-}
-
-/* ---- lists ---- */
-
-#define ITEM(name) "{\"metadata\":{\"name\":\"" name "\",\"namespace\":\"n\",\"uid\":\"u\",\"resourceVersion\":\"3\"}}"
-
-struct names {
-    struct strv list;
-    size_t stop_at;
-};
-
-static bool add_name(void *arg, struct kube_object *object)
-{
-    struct names *names = arg;
-    strv_add(&names->list, object->meta.name);
-    return names->list.len != names->stop_at;
-}
-
-static int list_names(struct scene *scene, const struct kube_list_options *options, struct names *names,
-                      uint64_t *version, struct err *err)
-{
-    return kube_list(scene->client, &kube_kind_claim, options, add_name, names, version, err);
-}
-
-static void expect_names(struct names *names, const char *wanted)
-{
-    auto_free char *joined = strv_join(&names->list, " ");
-    assert_string_equal(joined, wanted);
-    strv_free(&names->list);
-}
-
-static void test_list_pages(void **state)
-{
-    (void)state;
-    BEGIN(scene, NULL,
-          {.action = RAW_CHUNKS,
-           .body = "{\"kind\":\"List\",\"metadata\":{\"resourceVersion\":\"41\",\"con|tinue\":\"a+b/"
-                   "c=\"},\"items\":[" ITEM("a") "|," ITEM("b") "]}"},
-          {.action = RAW_REPLY,
-           .body = " {\n \"items\" : [ " ITEM("c") " , \n" ITEM("d") " ] ,\t\"metadata\" : { \"continue\" : "
-                                                                     "\"\" , \"resourceVersion\" : \"42\" } } \n"});
-    auto_err struct err err = {0};
-    struct names names = {0};
-    uint64_t version = 0;
-    struct kube_list_options options = {
-        .namespace_ = "n", .label_selector = "a=b,c in (d)", .field_selector = "spec.x=y", .resource_version = 40};
-    if (list_names(&scene, &options, &names, &version, &err) != 0)
-        fail_msg("%s", err_text(&err));
-    expect_names(&names, "a b c d");
-    assert_int_equal(version, 42);
-    assert_string_equal(raw_server_line(scene.server, 0),
-                        "GET /api/v1/namespaces/n/persistentvolumeclaims?labelSelector=a%3Db%2Cc%20in%20%28d%29&"
-                        "fieldSelector=spec.x%3Dy&limit=500&resourceVersion=40&resourceVersionMatch=NotOlderThan");
-    assert_string_equal(raw_server_line(scene.server, 1),
-                        "GET /api/v1/namespaces/n/persistentvolumeclaims?labelSelector=a%3Db%2Cc%20in%20%28d%29&"
-                        "fieldSelector=spec.x%3Dy&limit=500&continue=a%2Bb%2Fc%3D");
-    end(&scene);
-}
-
-static void test_list_replies(void **state)
-{
-    (void)state;
-    static const struct {
-        struct raw_step step;
-        enum err_code code;
-        const char *names;
-    } cases[] = {
-        {{.action = RAW_REPLY, .body = "{\"items\":null,\"metadata\":{\"resourceVersion\":\"5\"}}"}, ERR_NONE, ""},
-        {{.action = RAW_REPLY, .body = "{\"items\":[],\"metadata\":{}}"}, ERR_NONE, ""},
-        {{.action = RAW_REPLY, .body = "{}"}, ERR_NONE, ""},
-        /* what looks like structure within strings and deeper levels is none */
-        {{.action = RAW_REPLY,
-          .body = "{\"x\":{\"items\":[1]},\"y\":\"\\\"items\\\":[{\\\\\",\"it\\u0065ms\":[" ITEM("a\\u0062") "]}"},
-         ERR_NONE,
-         "ab"},
-        /* malformed items are passed over */
-        {{.action = RAW_REPLY,
-          .body =
-              "{\"items\":[" ITEM("a") ",{\"metadata\":7},null,3,\"s\",[1,2],{bad},{\"metadata\":{}}," ITEM("b") "]}"},
-         ERR_NONE,
-         "a b"},
-        {{.action = RAW_REPLY, .body = "{\"items\":[" ITEM("a") "," ITEM("b")}, ERR_UNAVAILABLE, "a b"},
-        {{.action = RAW_REPLY, .body = "{\"items\":[" ITEM("a") " " ITEM("b") "]}"}, ERR_UNAVAILABLE, "a"},
-        {{.action = RAW_REPLY, .body = "{\"items\":[,]}"}, ERR_UNAVAILABLE, ""},
-        {{.action = RAW_REPLY, .body = "{\"items\":[]} x"}, ERR_UNAVAILABLE, ""},
-        {{.action = RAW_REPLY, .body = "<html>"}, ERR_UNAVAILABLE, ""},
-        {{.action = RAW_REPLY, .body = "[]"}, ERR_UNAVAILABLE, ""},
-        {{.action = RAW_REPLY, .body = ""}, ERR_UNAVAILABLE, ""},
-        {{.action = RAW_REPLY, .status = 403, .body = STATUS("403", "Forbidden", "no")}, ERR_FORBIDDEN, ""},
-        {{.action = RAW_REPLY, .status = 410, .body = STATUS("410", "Expired", "continue expired")}, ERR_GONE, ""},
-    };
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct scene scene = {0};
-        begin(&scene, &cases[i].step, 1, NULL);
-        auto_err struct err err = {0};
-        struct names names = {0};
-        int result = list_names(&scene, NULL, &names, NULL, &err);
-        if (err.code != cases[i].code || result != (cases[i].code == ERR_NONE ? 0 : -1))
-            fail_msg("case %zu: %s", i, err_text(&err));
-        expect_names(&names, cases[i].names);
-        end(&scene);
-    }
-}
-
-static void test_list_broken_off(void **state)
-{
-    (void)state;
-    /* a later page is read again without giving its items twice */
-    BEGIN(scene, NULL, {.action = RAW_DROP}, {.action = RAW_HALF, .body = "{\"metadata\":{}                      }"},
-          {.action = RAW_REPLY, .body = "{\"metadata\":{\"continue\":\"x\"},\"items\":[" ITEM("a") "]}"},
-          {.action = RAW_HALF, .body = "{\"items\":[" ITEM("b") "," ITEM("c") "," ITEM("d") "]}"},
-          {.action = RAW_HALF,
-           .body = "{\"items\":[" ITEM("b") "," ITEM("c") "," ITEM(
-               "d") "]}                    "
-                    "                                                                        "},
-          {.action = RAW_REPLY, .body = "{\"items\":[" ITEM("b") "," ITEM("c") "," ITEM("d") "]}"},
-          {.action = RAW_HALF, .body = "{\"items\":[" ITEM("b") "," ITEM("c") "," ITEM("d") "]}"});
-    auto_err struct err err = {0};
-    struct names names = {0};
-    if (list_names(&scene, NULL, &names, NULL, &err) != 0)
-        fail_msg("%s", err_text(&err));
-    expect_names(&names, "a b c d");
-    /* the first page is another one every time */
-    assert_int_equal(list_names(&scene, NULL, &names, NULL, &err), -1);
-    assert_int_equal(err.code, ERR_UNAVAILABLE);
-    expect_names(&names, "b");
-    assert_int_equal(raw_server_requests(scene.server), 7);
-    end(&scene);
-}
-
-static void test_list_stops_early(void **state)
-{
-    (void)state;
-    BEGIN(scene, NULL,
-          {.action = RAW_STREAM,
-           .body =
-               "{\"metadata\":{\"resourceVersion\":\"4\",\"continue\":\"x\"},\"items\":[" ITEM("a") "," ITEM("b") ","});
-    auto_err struct err err = {0};
-    struct names names = {.stop_at = 2};
-    uint64_t version = 0;
-    assert_int_equal(list_names(&scene, NULL, &names, &version, &err), 0); /* though the server never ends the page */
-    expect_names(&names, "a b");
-    assert_int_equal(version, 4);
     end(&scene);
 }
 
@@ -1017,7 +602,6 @@ int main(void)
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_status_codes),
         cmocka_unit_test(test_error_message),
-        cmocka_unit_test(test_get_if_any),
         cmocka_unit_test(test_reads_are_repeated),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_timeout),
@@ -1026,16 +610,9 @@ int main(void)
         cmocka_unit_test(test_retry_after_beyond_deadline),
         cmocka_unit_test(test_rate_limit),
         cmocka_unit_test(test_limiter),
-        cmocka_unit_test(test_unknown_outcomes),
-        cmocka_unit_test(test_kept_connection_dies),
-        cmocka_unit_test(test_write_times_out),
         cmocka_unit_test(test_concurrent),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_cancel_rate_limited),
-        cmocka_unit_test(test_list_pages),
-        cmocka_unit_test(test_list_replies),
-        cmocka_unit_test(test_list_broken_off),
-        cmocka_unit_test(test_list_stops_early),
         cmocka_unit_test(test_discovery),
         cmocka_unit_test(test_reply_limit),
         cmocka_unit_test(test_log),
