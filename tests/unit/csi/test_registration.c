@@ -11,9 +11,15 @@ struct told {
     char *error;
 };
 
-/* The reply orders what the server thread wrote before what we read, but through gRPC, which the thread sanitizer does
- * not see. */
+/* The request orders what we read before what the server thread writes next, and the reply that before our next look,
+ * but through gRPC, which the thread sanitizer does not see. */
 static pthread_mutex_t told_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void pass_on(void)
+{
+    pthread_mutex_lock(&told_mutex);
+    pthread_mutex_unlock(&told_mutex);
+}
 
 static void on_status(void *arg, bool registered, const char *error)
 {
@@ -35,9 +41,9 @@ static void notify(struct csi_client *kubelet, bool registered, const char *erro
     request.plugin_registered = registered;
     request.error = csi_arena_strdup(&arena, error);
     auto_csi_message Pluginregistration__RegistrationStatusResponse *reply = NULL;
+    pass_on();
     assert_int_equal(csi_notify_registration_status(kubelet, &request, &reply, &ten_seconds, NULL), 0);
-    pthread_mutex_lock(&told_mutex);
-    pthread_mutex_unlock(&told_mutex);
+    pass_on();
 }
 
 /* As kubelet does it: GetInfo, then the status, both on the socket in its registry. */
