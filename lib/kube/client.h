@@ -29,7 +29,7 @@ struct kube_client_options {
     double qps;             /* client-side rate limit of requests that start (watches excepted); <= 0 = none */
     int64_t burst;
     int64_t request_timeout; /* ns for one request with its repeats; 0 = 30 s */
-    size_t max_connections;  /* short requests in flight at most; 0 = 16 */
+    size_t max_connections;  /* short requests in flight at most; 0 = 6 */
     struct clock *clock;     /* NULL = real */
     struct rng *rng;         /* NULL = real */
     struct stop *stop;       /* requests end with ERR_CANCELLED when it is requested; NULL = none */
