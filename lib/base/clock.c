@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <time.h>
 
-#define LONG_WAIT CLOCK_SECOND
+#define LONG_WAIT CLOCK_SECOND /* before shorter ones, giving the stack back is not worth the system call */
 
 /* A thread inside clock_cond_wait of a fake clock; lives on that thread's stack. */
 struct waiter {

@@ -4,6 +4,7 @@
 #define BERTH_CSI_RUNTIME_H
 
 #include "lib/base/err.h"
+#include "lib/base/mem.h"
 #include "lib/csi/message.h"
 
 #include <grpc/byte_buffer.h>
@@ -33,14 +34,8 @@ static inline grpc_arg csi_arg(const char *key, int value)
 
 /* The happens-before edges that the thread sanitizer cannot see, since they lead through the core, which is not
  * instrumented: what was written before an operation was started is read after its completion was fetched. */
-#if defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer) /* the latter is in mem.h for gcc, too */
 #define CSI_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define CSI_TSAN 1
-#endif
-#endif
-#ifdef CSI_TSAN
 void __tsan_acquire(void *address);
 void __tsan_release(void *address);
 #define CSI_STARTS(tag) __tsan_release(tag)
